@@ -34,7 +34,7 @@ class Files(Protocol):
         ...
 
     async def names(self, directory: str) -> list[str]:
-        """The entries of a directory, sorted; files that ``write`` is still making are not shown."""
+        """The entries of a directory, sorted, without files that ``write`` is still making."""
         ...
 
     async def remove(self, path: str) -> None:
