@@ -31,7 +31,12 @@ import msgspec
 
 
 class KubeError(Exception):
-    """The root of everything that this package raises on purpose."""
+    """The root of everything that this package raises on purpose.
+
+    ``retry_after`` is how many seconds the server asked us to wait, if it did.
+    """
+
+    retry_after: float | None = None
 
 
 class ConfigError(KubeError):
@@ -39,9 +44,7 @@ class ConfigError(KubeError):
 
 
 class Retryable(KubeError):
-    """The same call may succeed later, after ``retry_after`` seconds if the server said so."""
-
-    retry_after: float | None = None
+    """The same call may succeed later."""
 
 
 class Terminal(KubeError):
@@ -105,8 +108,7 @@ class ApiError(KubeError):
         self.status = status
         self.call = call
         super().__init__(f"{call}: {status.message or status.reason or 'no reason given'}")
-        if isinstance(self, Retryable):
-            self.retry_after = retry_after
+        self.retry_after = retry_after
 
     @property
     def reason(self) -> str:
