@@ -1,0 +1,51 @@
+"""Tasks: an owner for work that runs in the background.
+
+asyncio itself keeps only a weak reference to a task and mentions its exception when, and if, it
+is collected. Here each task has an owner with a lifetime: it is kept alive, its failure is
+logged once and at once, with its name, and it has ended when the owner's block has.
+
+A failure does not end its siblings. Where it should, use ``asyncio.TaskGroup``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """``async with Tasks("informers") as tasks: tasks.spawn(watch(), name="pods")``."""
+
+    def __init__(self, name: str, *, logger: logging.Logger | None = None) -> None:
+        self._name = name
+        self._logger = logger or logging.getLogger("backstay.tasks")
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def spawn(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """Start ``coro`` as the task ``owner/name``; whoever awaits it also sees its failure."""
+        if self._closed:
+            coro.close()
+            raise RuntimeError(f"{self._name} has ended and cannot start {name!r}")
+        task = asyncio.get_running_loop().create_task(coro, name=f"{self._name}/{name}")
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # In rounds, because what is being cancelled may start one last thing in its cleanup.
+        while self._running:
+            for task in self._running:
+                task.cancel()
+            await asyncio.wait(self._running)
+        self._closed = True
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._logger.error("task %s failed", task.get_name(), exc_info=error)
