@@ -153,7 +153,7 @@ class VerbLimits:
     writes: RateLimit
 
     async def admit(
-        self, method: str, resource: Resource, *, not_after: float | None = None
+        self, method: str, resource: Resource | None, *, not_after: float | None = None
     ) -> None:
         """Return when a request of this HTTP method may leave. Raises ``TooLate``."""
         if resource == LEASES:
