@@ -5,7 +5,7 @@ decides that. A ``Reply`` is handed out undecoded, because most writes need only
 they worked, and decoding a 9 KB pod into Python objects costs more than sending the request.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypedDict, TypeVar, cast
 
@@ -81,7 +81,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     def into(self, kind: type[T]) -> T:
         try:
-            answer: T = decoder(kind).decode(self.body)
+            answer: T = decoder(cast(Any, kind)).decode(self.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Undecodable(
                 f"{self.call}: the answer is not what was asked for ({error})"
@@ -90,8 +90,8 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=256)
-def decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(cast(Any, kind))
+def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
 
 
 def query(**parameters: str | int | None) -> tuple[tuple[str, str], ...]:

@@ -16,7 +16,7 @@ class Lines:
         self, stream: Stream, *, call: str, failed: Callable[[TransportError], KubeError]
     ) -> None:
         self._stream = stream
-        self._call = call
+        self.call = call
         self._failed = failed
         # Pieces of an unfinished line are kept apart and joined once: appending 64 KB chunks to
         # one string would copy a 1.5 MB object two dozen times.
@@ -50,5 +50,5 @@ class Lines:
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)
         if self._held > MAX_LINE:
-            raise Undecodable(f"{self._call}: one line of the answer is over {MAX_LINE} bytes")
+            raise Undecodable(f"{self.call}: one line of the answer is over {MAX_LINE} bytes")
         self._pieces.append(piece)

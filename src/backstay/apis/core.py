@@ -1,0 +1,189 @@
+"""Pods and nodes: the core group, as far as we look at it."""
+
+import msgspec
+
+from backstay.kube.projection import Meta, Projection, share
+
+NO_STRINGS: tuple[str, ...] = ()
+
+
+class OwnerReference(msgspec.Struct, frozen=True, gc=False):
+    """Who made an object. Only the controlling owner matters to us."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    claim_name: str = ""
+
+
+class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A pod's volume; those of other kinds than a claim are counted, not described."""
+
+    name: str = ""
+    persistent_volume_claim: Claim | None = None
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+class PodMeta(Meta, frozen=True, gc=False, rename="camel"):
+    labels: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_name: str | None = None
+    volumes: list[Volume] | None = None
+    priority: int | None = None
+
+
+class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    phase: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    metadata: PodMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class PodRow(msgspec.Struct, frozen=True, gc=False):
+    """A pod as a cache keeps it. ``labels`` alternates keys and values, sorted by key."""
+
+    key: str
+    uid: str
+    version: str
+    namespace: str
+    node: str
+    phase: str
+    ready: bool
+    deleting: bool
+    priority: int
+    owner_kind: str
+    owner_name: str
+    owner_uid: str
+    claims: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+
+def pod_row(pod: Pod) -> PodRow:
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    owner = _controller(meta.owner_references)
+    return PodRow(
+        key=meta.key,
+        uid=meta.uid,
+        version=meta.resource_version,
+        namespace=share(meta.namespace or ""),
+        node=share(spec.node_name or ""),
+        phase=share(status.phase or ""),
+        ready=_is_true("Ready", status.conditions),
+        deleting=meta.deletion_timestamp is not None,
+        priority=spec.priority or 0,
+        owner_kind=share(owner.kind),
+        owner_name=share(owner.name),
+        owner_uid=share(owner.uid),
+        claims=_claims(spec.volumes),
+        labels=_labels(meta.labels),
+    )
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False):
+    key: str = ""
+    effect: str = ""
+    value: str | None = None
+
+
+class NodeMeta(Meta, frozen=True, gc=False, rename="camel"):
+    labels: dict[str, str] | None = None
+
+
+class NodeSpec(msgspec.Struct, frozen=True, gc=False):
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeInfo(msgspec.Struct, frozen=True, gc=False):
+    boot_id: str = msgspec.field(default="", name="bootID")
+    kubelet_version: str = msgspec.field(default="", name="kubeletVersion")
+
+
+class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    conditions: list[Condition] | None = None
+    node_info: NodeInfo | None = None
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    metadata: NodeMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class NodeRow(msgspec.Struct, frozen=True, gc=False):
+    """A node as a cache keeps it. ``ready`` is the condition's status: True, False, Unknown."""
+
+    key: str
+    uid: str
+    version: str
+    boot_id: str
+    ready: str
+    unschedulable: bool
+    taints: tuple[str, ...]
+    kubelet_version: str
+
+
+def node_row(node: Node) -> NodeRow:
+    info = node.status.node_info or NodeInfo()
+    ready = [c.status for c in node.status.conditions or () if c.type == "Ready"]
+    return NodeRow(
+        key=node.metadata.name,
+        uid=node.metadata.uid,
+        version=node.metadata.resource_version,
+        boot_id=info.boot_id,
+        ready=share(ready[0] if ready else "Unknown"),
+        unschedulable=bool(node.spec.unschedulable),
+        taints=tuple(share(f"{t.key}:{t.effect}") for t in node.spec.taints or ()),
+        kubelet_version=share(info.kubelet_version),
+    )
+
+
+POD_PROJECTION: Projection[Pod, PodRow] = Projection(Pod, pod_row)
+NODE_PROJECTION: Projection[Node, NodeRow] = Projection(Node, node_row)
+
+_NO_OWNER = OwnerReference()
+
+
+def _controller(owners: list[OwnerReference] | None) -> OwnerReference:
+    for owner in owners or ():
+        if owner.controller:
+            return owner
+    return _NO_OWNER
+
+
+def _is_true(kind: str, conditions: list[Condition] | None) -> bool:
+    return any(c.type == kind and c.status == "True" for c in conditions or ())
+
+
+def _claims(volumes: list[Volume] | None) -> tuple[str, ...]:
+    if not volumes:
+        return NO_STRINGS
+    found = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
+    return tuple(found) if found else NO_STRINGS
+
+
+def _labels(labels: dict[str, str] | None) -> tuple[str, ...]:
+    if not labels:
+        return NO_STRINGS
+    return tuple(share(text) for pair in sorted(labels.items()) for text in pair)
