@@ -1,9 +1,9 @@
 """Limits: how fast we may ask, and how long to wait before asking again.
 
-``RateLimit`` is a token bucket on ``loop.time()``. It is fair (first come, first served), costs
-nothing while tokens are there, and loses none: a waiter that is cancelled leaves the line, and a
-token that had just been handed to it goes to the next one. A caller whose ``not_after`` cannot be
-met is told so at once, not after the wait.
+``TokenBucket`` is the arithmetic. ``RateLimit`` is the line in front of one, on ``loop.time()``:
+it is fair (first come, first served), costs nothing while tokens are there, and loses none: a
+waiter that is cancelled leaves the line, and a token that had just been handed to it goes to the
+next one. A caller whose ``not_after`` cannot be met is told so at once, not after the wait.
 
 ``VerbLimits`` keeps reads and writes apart, so that a resync cannot starve a recovery, and never
 holds up a lease, because a leader that waits in line for its renewal stops being one.
@@ -59,20 +59,45 @@ class Backoff:
         self.attempts = 0
 
 
-class RateLimit:
+class TokenBucket:
     """``rate`` tokens a second on average, ``burst`` at once after a quiet time.
 
-    The bucket is kept as one moment, the one at which it will be full again. Tokens are then
-    never fractions that rounding could keep from ever becoming whole.
+    It is kept as one moment, the one at which it will be full again. Tokens are then never
+    fractions that rounding could keep from ever becoming whole.
     """
+
+    __slots__ = ("_full_at", "_slack", "interval")
 
     def __init__(self, rate: float, burst: int) -> None:
         if not (rate > 0 and burst >= 1):
-            raise ValueError(f"a rate limit needs rate > 0 and burst >= 1, not {rate} and {burst}")
-        self.rate = rate
-        self.burst = burst
-        self._interval = 1 / rate
+            raise ValueError(f"a bucket needs rate > 0 and burst >= 1, not {rate} and {burst}")
+        self.interval = 1 / rate
+        self._slack = (burst - 1) * self.interval
         self._full_at = -math.inf
+
+    @property
+    def next_at(self) -> float:
+        """The moment from which a token can be taken."""
+        return self._full_at - self._slack
+
+    def take(self, now: float) -> bool:
+        """Take one token, if there is one."""
+        if self.next_at > now:
+            return False
+        self._full_at = max(self._full_at, now) + self.interval
+        return True
+
+    def give_back(self) -> None:
+        """Return a token that was taken and not used."""
+        self._full_at -= self.interval
+
+
+class RateLimit:
+    """A line of callers in front of a bucket."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self.rate = rate
+        self._bucket = TokenBucket(rate, burst)
         self._line: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -89,17 +114,19 @@ class RateLimit:
         """
         loop = asyncio.get_running_loop()
         now = loop.time()
-        ready = max(now, self._next_token_at() + len(self._line) * self._interval)
-        if not_after is not None and ready > not_after:
+        if not_after is not None and max(now, self._turn_at()) > not_after:
             raise self._too_late()
-        if ready <= now and not self._line:
-            self._take(now)
+        if not self._line and self._bucket.take(now):
             return
         await self._stand_in_line(loop)
         if not_after is not None and loop.time() > not_after:
-            self._full_at -= self._interval
+            self._bucket.give_back()
             self._hand_out(loop, loop.time())
             raise self._too_late()
+
+    def _turn_at(self) -> float:
+        """When somebody who comes now would get a token."""
+        return self._bucket.next_at + len(self._line) * self._bucket.interval
 
     async def _stand_in_line(self, loop: asyncio.AbstractEventLoop) -> None:
         turn: asyncio.Future[None] = loop.create_future()
@@ -110,33 +137,27 @@ class RateLimit:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # the token was handed over right before the cancellation
-                self._full_at -= self._interval
+                self._bucket.give_back()
             self._line.pop(turn, None)
             self._hand_out(loop, loop.time())
             raise
-
-    def _next_token_at(self) -> float:
-        return self._full_at - (self.burst - 1) * self._interval
-
-    def _take(self, now: float) -> None:
-        self._full_at = max(self._full_at, now) + self._interval
-
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        when = self._next_token_at()
-        # A timer may fire a hair before its moment; the moment itself is what it stands for.
-        self._timer = loop.call_at(when, lambda: self._hand_out(loop, max(when, loop.time())))
 
     def _hand_out(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._line and self._next_token_at() <= now:
+        while self._line and self._bucket.next_at <= now:
             turn, _ = self._line.popitem(last=False)
             if not turn.cancelled():
-                self._take(now)
+                self._bucket.take(now)
                 turn.set_result(None)
         if self._line:
             self._arm(loop)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        when = self._bucket.next_at
+        # A timer may fire a hair before its moment; the moment itself is what it stands for.
+        self._timer = loop.call_at(when, lambda: self._hand_out(loop, max(when, loop.time())))
 
     def _too_late(self) -> TooLate:
         return TooLate(
