@@ -42,7 +42,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     silent_groups: tuple[str, ...]
 
     def find(self, label: str) -> Kind | None:
-        """By plural name and group as people write it: ``virtualmachines.kubevirt.io``, ``pods``."""
+        """By plural name and group, as people write it: ``virtualmachines.kubevirt.io``."""
         return next((kind for kind in self.kinds if kind.resource.label == label), None)
 
 
