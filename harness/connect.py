@@ -1,0 +1,106 @@
+"""Backstay's own client on a control plane of the harness, and waiting without sleeping."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from backstay.kube.access import Grant
+from backstay.kube.cache import Cache
+from backstay.kube.client import KubeClient
+from backstay.kube.projection import Projection
+from backstay.kube.reflector import Reflector
+from backstay.kube.resource import Resource
+from backstay.seam.aiohttp_transport import AiohttpTransport
+from backstay.seam.system import SystemRng
+from backstay.seam.tasks import Tasks
+from backstay.seam.transport import Tls
+from harness import pki
+from harness.cluster import ControlPlane
+from harness.wire import Json
+
+
+class GivenAccess:
+    """An ``Access`` whose credentials were handed over and never change."""
+
+    namespace = "default"
+    origin = "the harness"
+
+    def __init__(self, server: str, grant: Grant) -> None:
+        self.server = server
+        self._grant = grant
+
+    async def grant(self) -> Grant:
+        return self._grant
+
+    def refused(self, grant: Grant) -> None:
+        """There is nothing to fetch anew."""
+
+
+def access(plane: ControlPlane, user: str = pki.ADMIN) -> GivenAccess:
+    """One of the users of ``pki.py``."""
+    who = plane.identities
+    if user == pki.ADMIN:
+        tls = Tls(ca=who.ca, cert=who.admin_cert, key=who.admin_key)
+        return GivenAccess(plane.url, Grant(tls=tls))
+    token = {pki.ADMIN_TOKEN: who.admin_token, pki.ORDINARY: who.ordinary_token}[user]
+    headers = {"Authorization": f"Bearer {token}"}
+    return GivenAccess(plane.url, Grant(headers=headers, tls=Tls(ca=who.ca)))
+
+
+@asynccontextmanager
+async def connect(plane: ControlPlane, user: str = pki.ADMIN) -> AsyncIterator[KubeClient]:
+    transport = AiohttpTransport()
+    try:
+        yield KubeClient(transport, access(plane, user), user_agent="backstay-harness")
+    finally:
+        await transport.close()
+
+
+class _Object(msgspec.Struct, frozen=True):
+    key: str
+    uid: str
+    version: str
+    body: Json
+
+
+def _object(body: Json) -> _Object:
+    meta = body["metadata"]
+    key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
+    return _Object(key, meta["uid"], meta["resourceVersion"], body)
+
+
+async def until(
+    client: KubeClient,
+    resource: Resource,
+    holds: Callable[[list[Json]], bool],
+    *,
+    namespace: str | None = None,
+    name: str | None = None,
+    timeout: float = 15.0,
+) -> list[Json]:
+    """Watches objects until something holds for all of them together; returns them as they are."""
+    changed = asyncio.Event()
+    cache: Cache[_Object] = Cache()
+    cache.subscribe(lambda _old, _new: changed.set())
+    reflector = Reflector(
+        client,
+        resource,
+        Projection(dict, _object),
+        cache,
+        rng=SystemRng(),
+        namespace=namespace,
+        fields=f"metadata.name={name}" if name else None,
+    )
+    async with Tasks("until") as tasks:
+        tasks.spawn(reflector.run(), name=resource.label)
+        try:
+            async with asyncio.timeout(timeout):
+                while not (cache.synced and holds([row.body for row in cache])):
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            seen = msgspec.json.encode([row.body.get("status") for row in cache]).decode()
+            raise TimeoutError(f"not within {timeout:g} s; last seen: {seen}") from None
+    return [row.body for row in cache]

@@ -1,0 +1,254 @@
+"""What a kubelet does with pods, without input or output: pods in, starts, stops and reports out.
+
+The rules, as a real kubelet keeps them (pkg/kubelet/pod_workers.go and status_manager.go):
+
+* A pod that is marked for deletion, or is in a final phase, when the kubelet first learns of it
+  is never started. It is reported as ended and, if marked, deleted.
+* A mark for deletion, a final phase written by somebody else, or the disappearance of the
+  object ends a running pod, with its grace period; a grace period only ever gets shorter.
+* The object is deleted (grace 0, this uid only) after nothing of the pod runs any more and the
+  API has been told its final phase.
+* What ran before a loss of power starts again if its restart policy allows it. A pod with
+  ``restartPolicy: Never`` has failed.
+* Two pods of the same name and different uids do not know of each other.
+
+``advance`` does all that is due. A kubelet that is frozen is simply not called.
+"""
+
+from dataclasses import dataclass
+
+from backstay.seam.clock import WallClock
+from harness.podstatus import Facts, Step, differs, pod_status
+from harness.runtime import Runtime
+from harness.wire import Json, Pod
+
+KILLED = 137
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long things take, in seconds; the heartbeats' defaults are a real kubelet's."""
+
+    start: float = 0.0
+    stop: float = 0.0
+    restart: float = 0.0
+    lease: float = 10.0
+    lease_duration: int = 40
+    status: float = 10.0
+    report: float = 300.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What to tell the API about a pod: a new status, then perhaps its deletion."""
+
+    pod: Pod
+    status: Json | None
+    delete: bool
+
+
+@dataclass
+class _Worker:
+    pod: Pod
+    step: Step
+    pod_ip: str
+    due: float | None = None
+    stopping_since: float = 0.0
+    gone: bool = False
+    deleted: bool = False
+    dirty: bool = False
+
+    def move(self, step: Step, *, due: float | None = None) -> None:
+        self.step = step
+        self.due = due
+
+
+class Kubelet:
+    """One boot's kubelet: a loss of power takes all that it remembers."""
+
+    def __init__(
+        self, runtime: Runtime, *, pace: Pace, wall: WallClock, host_ip: str, pod_subnet: str
+    ) -> None:
+        self._runtime = runtime
+        self._pace = pace
+        self._wall = wall
+        self._host_ip = host_ip
+        self._pod_subnet = pod_subnet
+        self._addresses = 0
+        self._workers: dict[str, _Worker] = {}
+
+    # What the API says
+
+    def saw(self, pod: Pod, now: float) -> None:
+        """The API has this pod for our node."""
+        worker = self._workers.get(pod.uid)
+        if worker is None:
+            worker = self._workers[pod.uid] = self._admit(pod, now)
+        elif _is_older(pod, worker.pod):
+            return
+        else:
+            worker.pod = pod
+        self._consider(worker, now)
+
+    def lost(self, uid: str, now: float) -> None:
+        """The API has it no more."""
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.gone = True
+            self._consider(worker, now)
+
+    # What is due
+
+    def advance(self, now: float) -> float | None:
+        """Does what is due; returns when there will be something to do again."""
+        for worker in list(self._workers.values()):
+            self._notice_exit(worker, now)
+            if worker.due is not None and worker.due <= now:
+                self._act(worker)
+                self._note(worker)
+        return min((w.due for w in self._workers.values() if w.due is not None), default=None)
+
+    # What to tell
+
+    def reports(self) -> list[Report]:
+        """Everything that the API should hear, again and again until it has heard it.
+
+        ``saw`` with the API's answer, ``deleted`` and ``unwanted`` say that it has.
+        """
+        return [self._report(worker) for worker in self._workers.values() if worker.dirty]
+
+    def deleted(self, report: Report) -> None:
+        """The API took our deletion; it is not repeated while somebody's finalizer holds on."""
+        if worker := self._workers.get(report.pod.uid):
+            worker.deleted = True
+            self._note(worker)
+
+    def unwanted(self, report: Report) -> None:
+        """The API knows no such pod; if it ever did, its watch will say what became of it."""
+        if worker := self._workers.get(report.pod.uid):
+            worker.dirty = False
+
+    # Inside
+
+    def _admit(self, pod: Pod, now: float) -> _Worker:
+        self._addresses += 1
+        ip = f"{self._pod_subnet}.{self._addresses % 250 + 1}"
+        refusal = self._refusal(pod)
+        if refusal is None:
+            return _Worker(pod, Step.STARTING, ip, due=now + self._pace.start)
+        self._runtime.refuse(pod, why=refusal)
+        return _Worker(pod, Step.ENDED, ip)
+
+    def _refusal(self, pod: Pod) -> str | None:
+        if pod.deleting:
+            return "it is marked for deletion"
+        if pod.over:
+            return f"its phase is {pod.phase}"
+        ended = self._runtime.ended(pod.uid)
+        if ended is not None and not _restartable(pod, ended.code):
+            return f"restartPolicy {pod.spec.restart_policy} does not let it run again"
+        return None
+
+    def _consider(self, worker: _Worker, now: float) -> None:
+        """Ends what must not go on, and drops what is over and gone."""
+        why = _must_end(worker)
+        if why and worker.step in (Step.STARTING, Step.RESTARTING):
+            self._runtime.refuse(worker.pod, why=why)
+            worker.move(Step.ENDED)
+        elif why and worker.step is Step.RUNNING:
+            worker.stopping_since = now
+            worker.move(Step.STOPPING, due=now + self._time_to_stop(worker.pod))
+        elif worker.step is Step.STOPPING and worker.due is not None:
+            # The API may have shortened the grace period since.
+            sooner = worker.stopping_since + self._time_to_stop(worker.pod)
+            worker.due = min(worker.due, sooner)
+        self._note(worker)
+
+    def _time_to_stop(self, pod: Pod) -> float:
+        return min(self._pace.stop, _grace(pod))
+
+    def _notice_exit(self, worker: _Worker, now: float) -> None:
+        if worker.step not in (Step.RUNNING, Step.STOPPING) or self._runtime.runs(worker.pod.uid):
+            return
+        ended = self._runtime.ended(worker.pod.uid)
+        again = worker.step is Step.RUNNING and _restartable(
+            worker.pod, ended.code if ended else KILLED
+        )
+        if again:
+            worker.move(Step.RESTARTING, due=now + self._pace.restart)
+        else:
+            worker.move(Step.ENDED)
+        self._note(worker)
+
+    def _act(self, worker: _Worker) -> None:
+        pod = worker.pod
+        if worker.step is Step.STOPPING:
+            killed = self._pace.stop > _grace(pod)
+            self._runtime.stop(
+                pod.uid,
+                code=KILLED if killed else 0,
+                reason="Error" if killed else "Completed",
+                why=_must_end(worker) or "",
+            )
+            worker.move(Step.ENDED)
+        else:
+            again = self._runtime.ended(pod.uid) is not None
+            self._runtime.start(pod, why="started again" if again else "started")
+            worker.move(Step.RUNNING)
+
+    def _note(self, worker: _Worker) -> None:
+        """Decides whether there is news for the API, or nothing left to remember."""
+        if not worker.gone:
+            report = self._report(worker)
+            worker.dirty = report.status is not None or report.delete
+        elif worker.step is Step.ENDED:
+            del self._workers[worker.pod.uid]
+            self._runtime.forget(worker.pod.uid)
+        else:
+            worker.dirty = False
+
+    def _report(self, worker: _Worker) -> Report:
+        wanted = self._status(worker)
+        news = differs(wanted, worker.pod.status)
+        return Report(worker.pod, wanted if news else None, _deletable(worker))
+
+    def _status(self, worker: _Worker) -> Json:
+        uid = worker.pod.uid
+        facts = Facts(
+            step=worker.step,
+            running_since=self._runtime.running_since(uid),
+            ended=self._runtime.ended(uid),
+            restarts=self._runtime.restarts(uid),
+            host_ip=self._host_ip,
+            pod_ip=worker.pod_ip,
+        )
+        return pod_status(worker.pod, facts, now=self._wall.now())
+
+
+def _must_end(worker: _Worker) -> str | None:
+    if worker.gone:
+        return "it is gone from the API"
+    if worker.pod.deleting:
+        return "it is marked for deletion"
+    if worker.pod.over:
+        return f"the API says that it {worker.pod.phase.lower()}"
+    return None
+
+
+def _grace(pod: Pod) -> float:
+    granted = pod.metadata.deletion_grace_period_seconds
+    return max(1, pod.spec.termination_grace_period_seconds if granted is None else granted)
+
+
+def _restartable(pod: Pod, code: int) -> bool:
+    policy = pod.spec.restart_policy
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
+
+
+def _deletable(worker: _Worker) -> bool:
+    return worker.step is Step.ENDED and worker.pod.deleting and not worker.deleted
+
+
+def _is_older(pod: Pod, known: Pod) -> bool:
+    """A watch may lag behind the answer to our own last write."""
+    return int(pod.version) < int(known.version)

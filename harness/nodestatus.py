@@ -1,0 +1,120 @@
+"""The objects by which a node is known to the API: its Node and its Lease."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from harness.podstatus import stamp
+from harness.wire import Json
+
+LEASE_NAMESPACE = "kube-node-lease"
+
+CAPACITY = {"cpu": "8", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+
+_CONDITIONS = {
+    "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
+    "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
+    "PIDPressure": ("False", "KubeletHasSufficientPID"),
+    "Ready": ("True", "KubeletReady"),
+}
+
+
+@dataclass(frozen=True)
+class NodeIdentity:
+    """What stays the same over reboots."""
+
+    name: str
+    ip: str
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def node_object(identity: NodeIdentity, *, boot: str, now: datetime) -> Json:
+    labels = {
+        "kubernetes.io/hostname": identity.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": identity.name, "labels": labels | identity.labels},
+        "status": node_status(identity, {}, boot=boot, now=now),
+    }
+
+
+def node_status(identity: NodeIdentity, current: Json, *, boot: str, now: datetime) -> Json:
+    """What the kubelet says of its node; ``current`` is the status that the API has."""
+    return {
+        "capacity": CAPACITY,
+        "allocatable": CAPACITY,
+        "addresses": [
+            {"type": "InternalIP", "address": identity.ip},
+            {"type": "Hostname", "address": identity.name},
+        ],
+        "nodeInfo": {
+            "architecture": "amd64",
+            "bootID": boot,
+            "containerRuntimeVersion": "hollow://1.0",
+            "kernelVersion": "6.1.0",
+            "kubeProxyVersion": "",
+            "kubeletVersion": "v1.36.3",
+            "machineID": identity.name,
+            "operatingSystem": "linux",
+            "osImage": "Hollow",
+            "systemUUID": identity.name,
+        },
+        "conditions": _conditions(current, now=now),
+    }
+
+
+def node_differs(wanted: Json, current: Json) -> bool:
+    """Whether there is more to say than that the node still lives; its Lease says that."""
+    return (
+        _verdicts(wanted) != {k: v for k, v in _verdicts(current).items() if k in _CONDITIONS}
+        or wanted["nodeInfo"]["bootID"] != current.get("nodeInfo", {}).get("bootID")
+    )  # fmt: skip
+
+
+def _verdicts(status: Json) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in status.get("conditions") or ()}
+
+
+def _conditions(current: Json, *, now: datetime) -> list[Json]:
+    had = {each["type"]: each for each in current.get("conditions") or ()}
+    conditions = []
+    for kind, (status, reason) in _CONDITIONS.items():
+        before = had.get(kind, {})
+        since = before.get("lastTransitionTime") if before.get("status") == status else None
+        conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": "",
+                "lastHeartbeatTime": stamp(now),
+                "lastTransitionTime": since or stamp(now),
+            }
+        )
+    return conditions
+
+
+def lease_spec(name: str, *, duration: int, now: datetime) -> Json:
+    return {
+        "holderIdentity": name,
+        "leaseDurationSeconds": duration,
+        "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+
+
+def lease_object(identity: NodeIdentity, node_uid: str | None, spec: Json) -> Json:
+    metadata: Json = {"name": identity.name, "namespace": LEASE_NAMESPACE}
+    if node_uid is not None:
+        # It goes when the node goes.
+        metadata["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Node", "name": identity.name, "uid": node_uid}
+        ]
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": spec,
+    }

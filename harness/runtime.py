@@ -1,0 +1,103 @@
+"""A machine with its container runtime: the only place where containers start and stop.
+
+The machine has power or not, and a boot id for as long as it has. What ran when the power went
+is remembered on its disk as ended with code 255, as containerd does; nothing of it starts again
+by itself. Everything that happens is written to the ground truth in the same instant.
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+
+from backstay.seam.clock import WallClock
+from harness.truth import Truth, What
+from harness.wire import Pod
+
+POWER_LOST = 255
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the containers of a pod ended the last time that they ran."""
+
+    code: int
+    reason: str
+    started_at: datetime
+    finished_at: datetime
+
+
+@dataclass(frozen=True)
+class _Run:
+    pod: Pod
+    started_at: datetime
+
+
+class Runtime:
+    """Containers come in pods here: all of a pod's start and stop together."""
+
+    def __init__(self, node: str, *, truth: Truth, wall: WallClock) -> None:
+        self.node = node
+        self.boot: str | None = None
+        self._truth = truth
+        self._wall = wall
+        self._running: dict[str, _Run] = {}
+        # On disk: both survive a loss of power.
+        self._ended: dict[str, Ended] = {}
+        self._starts: dict[str, int] = {}
+
+    def power_on(self) -> None:
+        self.boot = str(uuid.uuid4())
+
+    def lose_power(self) -> None:
+        for uid in list(self._running):
+            self.stop(uid, code=POWER_LOST, reason="Unknown", why="power loss")
+        self.boot = None
+
+    def runs(self, uid: str) -> bool:
+        return uid in self._running
+
+    def running_since(self, uid: str) -> datetime | None:
+        run = self._running.get(uid)
+        return run.started_at if run else None
+
+    def find(self, namespace: str, name: str) -> str | None:
+        """The uid of a running pod of that name."""
+        for uid, run in self._running.items():
+            if (run.pod.namespace, run.pod.name) == (namespace, name):
+                return uid
+        return None
+
+    def ended(self, uid: str) -> Ended | None:
+        return self._ended.get(uid)
+
+    def restarts(self, uid: str) -> int:
+        return max(0, self._starts.get(uid, 0) - 1)
+
+    def start(self, pod: Pod, *, why: str) -> None:
+        self._running[pod.uid] = _Run(pod, self._wall.now())
+        self._starts[pod.uid] = self._starts.get(pod.uid, 0) + 1
+        self._record(What.STARTED, pod, why)
+
+    def stop(self, uid: str, *, code: int, reason: str, why: str) -> None:
+        run = self._running.pop(uid)
+        self._ended[uid] = Ended(code, reason, run.started_at, self._wall.now())
+        self._record(What.STOPPED, run.pod, why)
+
+    def refuse(self, pod: Pod, *, why: str) -> None:
+        self._record(What.REFUSED, pod, why)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone from the API and from here: clean up the disk."""
+        self._ended.pop(uid, None)
+        self._starts.pop(uid, None)
+
+    def _record(self, what: What, pod: Pod, why: str) -> None:
+        self._truth.record(
+            what,
+            node=self.node,
+            boot=self.boot or "",
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            why=why,
+        )

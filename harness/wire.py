@@ -1,0 +1,73 @@
+"""Pods as a kubelet reads them: the fields that decide what it does."""
+
+from typing import Any
+
+import msgspec
+
+from backstay.kube.projection import Meta, Projection
+
+Json = dict[str, Any]
+
+
+class PodMeta(Meta, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class Container(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    image: str = ""
+    restart_policy: str | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: tuple[Container, ...]
+    init_containers: tuple[Container, ...] = ()
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    host_network: bool = False
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """``status`` stays as it came: it is compared with what the kubelet would write."""
+
+    metadata: PodMeta
+    spec: PodSpec
+    status: Json = {}
+
+    @property
+    def key(self) -> str:
+        return self.metadata.key
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def version(self) -> str:
+        return self.metadata.resource_version
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace or ""
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def phase(self) -> str:
+        return str(self.status.get("phase", "Pending"))
+
+    @property
+    def over(self) -> bool:
+        """It is in a phase that no pod ever leaves."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+def pod_projection() -> Projection[Pod, Pod]:
+    return Projection(Pod, lambda pod: pod)
