@@ -1,0 +1,62 @@
+"""One real control plane for all tests marked ``real``, started when the first one needs it.
+
+Such a test is never skipped because something is missing: it fails with the sentence that says
+what to do. See ``harness/accounting.py`` for how a run answers for them.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from backstay.kube.client import KubeClient
+from harness.accounting import MARK, RealTests
+from harness.build import Binaries, BuildError, ensure_binaries
+from harness.cluster import FAST, ControlPlane
+from harness.connect import connect
+
+_BINARIES = pytest.StashKey[Binaries | BuildError]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RealTests(config), "real-tests")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Builds before the first test, because the first build takes longer than a test may."""
+    config = session.config
+    if config.option.collectonly or not any(i.get_closest_marker(MARK) for i in session.items):
+        return
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        try:
+            config.stash[_BINARIES] = ensure_binaries()
+        except BuildError as error:
+            config.stash[_BINARIES] = error
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def control_plane(pytestconfig: pytest.Config) -> AsyncIterator[ControlPlane]:
+    """The session's control plane; it gives up on silent nodes within seconds (``FAST``)."""
+    binaries = pytestconfig.stash.get(_BINARIES, None) or ensure_binaries()
+    if isinstance(binaries, BuildError):
+        pytest.fail(str(binaries), pytrace=False)
+    async with ControlPlane(binaries, timers=FAST) as plane:
+        yield plane
+
+
+@pytest.fixture
+async def namespace(control_plane: ControlPlane) -> AsyncIterator[str]:
+    """A namespace that nobody else uses; it goes away after the test, without being waited for."""
+    created = await control_plane.call(
+        "POST", "/api/v1/namespaces", {"metadata": {"generateName": "test-"}}
+    )
+    name: str = created["metadata"]["name"]
+    yield name
+    await control_plane.call("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
+    """Backstay's client, as admin."""
+    async with connect(control_plane) as connected:
+        yield connected
