@@ -36,9 +36,6 @@ from backstay.seam.transport import Request, Response, Stream
 # What a sender may have on the wire before it must wait for the receiver, as a TCP window does.
 _WINDOW = 256 * 1024
 
-# How long a closing listener waits for answers under way.
-_GRACE = 2.0
-
 _FIRST_FREE_PORT = 49152
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -149,6 +146,10 @@ class _Exchange:
         self._streaming: asyncio.Task[object] | None = None
         link._open.add(self)
 
+    @property
+    def open(self) -> bool:
+        return self in self._link._open
+
     def close(self) -> None:
         self._link._open.discard(self)
         self.up.lose()
@@ -196,7 +197,7 @@ class _Listener:
     async def close(self) -> None:
         self._network._listeners.pop(self._url, None)
         if self._answering:
-            await asyncio.wait(self._answering, timeout=_GRACE)
+            await asyncio.wait(self._answering, timeout=self._network._grace)
         self._network.link(self._url).cut()
         async with self._tasks:
             pass
@@ -210,7 +211,7 @@ class _Listener:
                 if link.lose_answer == "reset":
                     exchange.close()
                 if link.lose_answer != "silence":
-                    await self._reply(exchange, answer)
+                    await self._reply(exchange, inbound, answer)
             finally:
                 # Also when no byte of it was read: a body may hold a subscription.
                 if (aclose := getattr(answer.body, "aclose", None)) is not None:
@@ -227,18 +228,18 @@ class _Listener:
             _logger.exception("the handler of %s %s failed", inbound.method, inbound.path)
             return Answer(status=500)
 
-    async def _reply(self, exchange: _Exchange, answer: Answer) -> None:
+    async def _reply(self, exchange: _Exchange, inbound: Inbound, answer: Answer) -> None:
         await exchange.down.send(Answer(status=answer.status, headers=answer.headers))
-        if isinstance(answer.body, bytes):
-            await exchange.down.send(answer.body)
+        body = b"" if inbound.method == "HEAD" else answer.body
+        if isinstance(body, bytes):
+            await exchange.down.send(body)
         else:
             try:
-                await exchange.send_body(answer.body)
-            except ConnectionLost:
-                raise
+                await exchange.send_body(body)
             except Exception:
-                _logger.exception("the answer at %s broke off", self._url)
-                exchange.close()
+                if exchange.open:
+                    _logger.exception("the answer at %s broke off", self._url)
+                    exchange.close()
         await exchange.down.send(None)
 
 
@@ -366,9 +367,10 @@ class _Serve:
 
 
 class Network:
-    """All addresses of one simulated world."""
+    """All addresses of one world. ``grace``: how long a closing listener waits for answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, grace: float = 2.0) -> None:
+        self._grace = grace
         self.transport = _Transport(self)
         self.serve = _Serve(self)
         self._links: dict[str, Link] = {}

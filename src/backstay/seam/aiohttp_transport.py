@@ -1,0 +1,437 @@
+"""AiohttpTransport: the real ``Transport``.
+
+aiohttp has the sockets, TLS and HTTP/1.1; what is here makes it keep the seam's promises:
+
+* ``_Attempt`` learns from ``_GuardedRequest``, the one place that writes requests, whether a
+  byte may have left. ``NotSent`` or ``MaybeSent`` follows from that fact, never from the type
+  of an exception.
+* aiohttp's own conveniences are off: its retry on a dead connection, redirects, cookies, netrc,
+  proxies from the environment, its timeouts (one ``asyncio.timeout`` bounds it all).
+* Where an answer could end early without anybody noticing, it is refused: a body must say how
+  long it is, and gzip must reach its own end.
+"""
+
+import asyncio
+import base64
+import io
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.connector import Connection
+from aiohttp.http_exceptions import ContentLengthError, TransferEncodingError
+from yarl import URL
+
+from backstay.seam.errors import (
+    BadAnswer,
+    ConnectFailed,
+    ConnectionLost,
+    SeamError,
+    TimedOut,
+    TlsFailed,
+    TooLate,
+    TransportError,
+)
+from backstay.seam.system import boot_time
+from backstay.seam.tls import UnusablePem, client_context, in_words
+from backstay.seam.transport import Request, Response, Stream, Tls
+
+# A connection on which nothing comes back is given up after about this many seconds, whether
+# it is idle (probes unanswered) or has something to send (bytes not acknowledged).
+_DEAD_PEER_SECONDS = 30
+_KEEPALIVE_PROBES = 3
+
+# Idle connections are kept for less time than servers commonly keep them: a request that meets
+# a closing connection has an unknown outcome.
+_IDLE_SECONDS = 15.0
+
+_TLS_CONTEXTS = 64
+_READ_BUFFER = 2**21
+_INFLATE_STEP = 2**20
+
+_WITHOUT_BODY = frozenset({204, 304})
+
+
+class _Attempt:
+    """One request on its way: until when it may leave, and whether it has left."""
+
+    def __init__(self, request: Request, clock: Callable[[], float]) -> None:
+        now = asyncio.get_running_loop().time()
+        self.request = request
+        self.deadline = now + request.timeout
+        self.sent = False
+        connect = request.connect_timeout
+        self.bound = asyncio.timeout_at(
+            self.deadline if connect is None else min(self.deadline, now + connect)
+        )
+        self._clock = clock
+        self._late_at = None if request.not_after is None else clock() + request.not_after - now
+
+    def connected(self) -> None:
+        """From here on it is the whole exchange that is bounded."""
+        self.bound.reschedule(self.deadline)
+
+    def check(self, transport: asyncio.Transport | None) -> None:
+        """Raise unless a byte may leave now. Nothing may be awaited between this and the byte."""
+        if transport is None or transport.is_closing():
+            raise ConnectFailed(f"{_peer(self.request)} closed the connection before it was used")
+        if self._late_at is None or self.request.not_after is None:
+            return
+        # Two clocks: the loop's is the caller's, and the other one counts suspended time too.
+        now = asyncio.get_running_loop().time()
+        if now > self.request.not_after or self._clock() > self._late_at:
+            raise TooLate(f"{self.request} was not sent: its time had passed")
+
+
+_current: ContextVar[_Attempt] = ContextVar("attempt")
+
+
+class _GuardedRequest(aiohttp.ClientRequest):
+    """Asks its attempt right before bytes leave, and tells it when they may have.
+
+    aiohttp calls ``send`` with a connection in hand. A request without body leaves in that call;
+    one with a body leaves in ``write_bytes``, which on some Python versions runs in a task of its
+    own a turn of the loop later, so the question is asked again there.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._attempt = _current.get()
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        self._attempt.connected()
+        self._attempt.check(conn.transport)
+        self._attempt.sent = not self._attempt.request.body
+        return await super().send(conn)
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
+    ) -> None:
+        try:
+            self._attempt.check(conn.transport)
+        except SeamError as refusal:
+            # The answer is being waited for elsewhere: that wait ends with the refusal. The
+            # connection is not reused after an exception.
+            if conn.protocol is not None:
+                conn.protocol.set_exception(refusal)
+            return
+        self._attempt.sent = True
+        await super().write_bytes(writer, conn, content_length)
+
+
+class _Body:
+    """The pieces of an answer's body, as they are."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+
+    async def next(self) -> bytes:
+        return await self._content.readany()
+
+
+class _GzipBody(_Body):
+    """The pieces of a gzip body, inflated in steps, so that a bomb meets ``max_body`` first."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        super().__init__(content)
+        self._inflate = _new_inflate()
+        self._tail = b""
+        self._begun = False
+
+    async def next(self) -> bytes:
+        while True:
+            data = self._tail or await super().next()
+            ended = not data
+            self._begun = self._begun or not ended
+            if self._inflate.eof and not ended:
+                self._inflate = _new_inflate()
+            try:
+                piece = self._inflate.decompress(data, _INFLATE_STEP)
+            except zlib.error:
+                raise BadAnswer("the answer is not the gzip that it says it is") from None
+            self._tail = self._inflate.unconsumed_tail or self._inflate.unused_data
+            if piece:
+                return piece
+            if ended and self._begun and not self._inflate.eof:
+                raise BadAnswer("the answer's gzip stops in the middle")
+            if ended:
+                return b""
+
+
+def _new_inflate() -> "zlib._Decompress":
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+
+class _Answer:
+    """An answer whose head has arrived. Implements ``Stream``."""
+
+    def __init__(self, attempt: _Attempt, response: aiohttp.ClientResponse) -> None:
+        self._attempt = attempt
+        self._response = response
+        self._headers = _plain(response)
+        self._body = _body_of(attempt.request, response, self._headers)
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._headers
+
+    async def read(self, timeout: float) -> bytes:
+        with _translated(self._attempt, f"went silent for {timeout:g} s"):
+            async with asyncio.timeout(timeout):
+                return await self._body.next()
+
+    def close(self) -> None:
+        """Close the connection, unless the body was read to its end and it is free already."""
+        self._response.close()
+
+    async def whole_body(self) -> bytes:
+        request = self._attempt.request
+        declared = self._headers.get("content-length", "")
+        too_long = BadAnswer(f"the answer to {request} has more than {request.max_body} bytes")
+        if declared.isdecimal() and int(declared) > request.max_body:
+            raise too_long
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self._body.next():
+            size += len(piece)
+            if size > request.max_body:
+                raise too_long
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
+def _plain(response: aiohttp.ClientResponse) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return headers
+
+
+def _body_of(
+    request: Request, response: aiohttp.ClientResponse, headers: Mapping[str, str]
+) -> _Body:
+    bodiless = request.method == "HEAD" or response.status in _WITHOUT_BODY
+    if not bodiless and "content-length" not in headers and "transfer-encoding" not in headers:
+        # It would end when the connection does, and a cut would look like an end.
+        raise BadAnswer(f"the answer to {request} does not say where its body ends")
+    encoding = headers.get("content-encoding", "identity").lower()
+    if encoding == "gzip" and not bodiless:
+        return _GzipBody(response.content)
+    if encoding != "identity" and not bodiless:
+        raise BadAnswer(
+            f"the answer to {request} is encoded as {encoding!r}, which nobody asked for"
+        )
+    return _Body(response.content)
+
+
+class AiohttpTransport:
+    """HTTP over real sockets. One per event loop; ``close`` ends every connection."""
+
+    def __init__(self, *, clock: Callable[[], float] = boot_time) -> None:
+        self._clock = clock
+        self._session: aiohttp.ClientSession | None = None
+        self._context = lru_cache(maxsize=_TLS_CONTEXTS)(client_context)
+
+    async def request(self, request: Request) -> Response:
+        attempt = _Attempt(request, self._clock)
+        with _translated(attempt, f"was not answered within {request.timeout:g} s"):
+            async with attempt.bound:
+                answer = await self._open(attempt)
+                try:
+                    return Response(answer.status, answer.headers, await answer.whole_body())
+                finally:
+                    answer.close()
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        attempt = _Attempt(request, self._clock)
+        with _translated(attempt, f"was not answered within {request.timeout:g} s"):
+            async with attempt.bound:
+                answer = await self._open(attempt)
+        try:
+            yield answer
+        finally:
+            answer.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _open(self, attempt: _Attempt) -> _Answer:
+        request = attempt.request
+        if self._session is None:
+            self._session = _new_session()
+        url = _url(request)
+        headers = dict(request.headers)
+        proxy, proxy_headers = _proxy(request)
+        if url.scheme == "http":
+            # There is no tunnel to set up first: the proxy reads the request itself.
+            headers |= proxy_headers
+        token = _current.set(attempt)
+        try:
+            response = await self._session.request(
+                request.method,
+                url,
+                headers=headers,
+                data=io.BytesIO(request.body) if request.body else None,
+                allow_redirects=False,
+                proxy=proxy,
+                proxy_headers=proxy_headers,
+                ssl=self._tls(request) if url.scheme == "https" else True,
+                server_hostname=request.tls.server_name if request.tls else None,
+            )
+        finally:
+            _current.reset(token)
+        try:
+            return _Answer(attempt, response)
+        except BadAnswer:
+            response.close()
+            raise
+
+    def _tls(self, request: Request) -> ssl.SSLContext:
+        try:
+            return self._context(request.tls or Tls())
+        except UnusablePem as error:
+            raise TlsFailed(f"no TLS with {_peer(request)}: {error}") from None
+
+
+def _new_session() -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        limit=0,
+        keepalive_timeout=_IDLE_SECONDS,
+        resolver=aiohttp.ThreadedResolver(),
+        socket_factory=_new_socket,
+    )
+    session = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity"},
+        skip_auto_headers=("User-Agent", "Content-Type"),
+        request_class=_GuardedRequest,
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=False,
+        read_bufsize=_READ_BUFFER,
+        trust_env=False,
+    )
+    # Otherwise aiohttp sends GET, PUT and DELETE a second time when a kept-alive connection
+    # dies under them, although the first may have been carried out. There is no public switch.
+    session._retry_connection = False
+    return session
+
+
+def _new_socket(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    interval = _DEAD_PEER_SECONDS // (_KEEPALIVE_PROBES + 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_SECONDS * 1000)
+    return made
+
+
+def _proxy(request: Request) -> tuple[URL | None, dict[str, str]]:
+    """The proxy without the credentials in its URL, and the header that carries them."""
+    if request.proxy is None:
+        return None, {}
+    url = URL(request.proxy)
+    if url.scheme not in ("http", "https"):
+        raise ConnectFailed(
+            f"{_peer(request)} is to be reached through a {url.scheme!r} proxy, which is not "
+            "supported: use an http or https proxy"
+        )
+    if url.user is None:
+        return url, {}
+    credentials = base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
+    return url.with_user(None), {"Proxy-Authorization": f"Basic {credentials}"}
+
+
+@contextmanager
+def _translated(attempt: _Attempt, silence: str) -> Iterator[None]:
+    """Turn what aiohttp raises into the seam's errors.
+
+    The originals are not chained: some of them carry the request with its credentials.
+    """
+    try:
+        yield
+    except TimeoutError:
+        if attempt.sent:
+            raise TimedOut(f"{attempt.request} {silence}") from None
+        raise ConnectFailed(f"{_peer(attempt.request)} gave no connection in time") from None
+    except (aiohttp.ClientError, OSError) as error:
+        explain = _after_sending if attempt.sent else _before_sending
+        raise explain(attempt.request, error) from None
+
+
+def _before_sending(request: Request, error: Exception) -> TransportError:
+    peer = _peer(request)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return ConnectFailed(f"the proxy did not connect us to {peer}: HTTP {error.status}")
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return TlsFailed(f"the certificate of {peer} cannot be trusted: {in_words(cause)}")
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+        return TlsFailed(f"no TLS with {peer}: {in_words(cause)}")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return ConnectFailed(f"the name of {peer} cannot be resolved: {_reason(cause)}")
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return ConnectFailed(f"the proxy to {peer} cannot be reached: {_reason(cause)}")
+    return ConnectFailed(f"{peer} cannot be reached: {_reason(cause)}")
+
+
+def _after_sending(request: Request, error: Exception) -> TransportError:
+    cause = error.__cause__
+    if isinstance(error, aiohttp.ClientPayloadError):
+        # These two mean that the connection ended before the body did.
+        if isinstance(cause, ContentLengthError | TransferEncodingError):
+            return ConnectionLost(f"the answer to {request} stopped in the middle")
+        return BadAnswer(f"the answer to {request} is not proper HTTP")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return BadAnswer(f"the answer to {request} is not proper HTTP")
+    if isinstance(cause, ssl.SSLError) and _refuses_our_certificate(cause):
+        return TlsFailed(f"{_peer(request)} refused our client certificate: {in_words(cause)}")
+    return ConnectionLost(f"the connection was lost after {request} was sent: {_reason(error)}")
+
+
+def _refuses_our_certificate(error: ssl.SSLError) -> bool:
+    """With TLS 1.3 a server's verdict on our certificate arrives after our first request.
+
+    Until it has accepted us the server does not look at what we send, so this is ``NotSent``
+    in every sense that matters.
+    """
+    reason = error.reason or ""
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
+
+
+def _reason(error: BaseException) -> str:
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text or type(error).__name__
+
+
+def _peer(request: Request) -> str:
+    """Scheme, host and port: a path says nothing about a connection."""
+    return str(_url(request).origin())
+
+
+def _url(request: Request) -> URL:
+    try:
+        url = URL(request.url, encoded=True)
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.raw_host:
+        raise ConnectFailed(f"{request.url!r} is not an http or https address")
+    return url
