@@ -68,6 +68,28 @@ async def test_cancelled_timers_do_not_pile_up() -> None:
 
 
 @virtual_time
+async def test_a_group_of_tasks_is_cancelled_in_the_order_in_which_it_was_made() -> None:
+    cancelled: list[int] = []
+
+    async def work(number: int) -> None:
+        try:
+            await asyncio.sleep(3600.0)
+        finally:
+            cancelled.append(number)
+
+    async def group_that_fails() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(work(number))
+            await asyncio.sleep(1.0)
+            raise LookupError("enough")
+
+    with pytest.raises(ExceptionGroup):
+        await group_that_fails()
+    assert cancelled == list(range(50))
+
+
+@virtual_time
 async def test_a_timeout_ends_what_waits_for_ever() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(30.0):

@@ -21,7 +21,8 @@ class Tasks:
     def __init__(self, name: str, *, logger: logging.Logger | None = None) -> None:
         self._name = name
         self._logger = logger or logging.getLogger("backstay.tasks")
-        self._running: set[asyncio.Task[Any]] = set()
+        # A dict for its order: what is cancelled first must not depend on addresses in memory.
+        self._running: dict[asyncio.Task[Any], None] = {}
         self._closed = False
 
     def spawn(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -30,7 +31,7 @@ class Tasks:
             coro.close()
             raise RuntimeError(f"{self._name} has ended and cannot start {name!r}")
         task = asyncio.get_running_loop().create_task(coro, name=f"{self._name}/{name}")
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -46,6 +47,6 @@ class Tasks:
         self._closed = True
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._logger.error("task %s failed", task.get_name(), exc_info=error)

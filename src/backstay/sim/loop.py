@@ -2,7 +2,8 @@
 
 * Time stands still while anything is ready to run, and jumps to the next timer when nothing is.
   An hour of heartbeats passes in milliseconds, and a test can assert the exact moment of each.
-* Order is first in, first out, also among timers of the same moment: two runs are identical.
+* Order is first in, first out, also among timers of the same moment, and sets of tasks do not
+  depend on addresses in memory: two runs are identical.
 * There are no sockets, threads or signals: the world comes in through the seams' doubles.
 * When nothing is ready and no timer is left, nothing can ever happen again: ``Deadlock`` names
   the tasks that wait, where a real loop would hang.
@@ -13,14 +14,15 @@ Code under it uses plain asyncio; ``loop.time()`` starts at zero.
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, TypeAlias, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+_Coroutine: TypeAlias = Coroutine[Any, Any, T] | Generator[Any, None, T]
 
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
@@ -30,6 +32,17 @@ _SWEEP_FROM = 128
 
 class Deadlock(Exception):
     """Every task waits for something that nobody is left to do."""
+
+
+class _NumberedTask(asyncio.Task[T]):
+    """A task whose place in a set follows from when it was made, not from where it lies."""
+
+    def __init__(self, number: int, coro: _Coroutine[T], **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -44,6 +57,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._serial = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._cancelled_timers = 0
+        self._tasks_made = 0
+        self.set_task_factory(self._new_task)
 
     def time(self) -> float:
         return self._now
@@ -65,6 +80,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> NoReturn:
         raise RuntimeError("a thread runs in real time and has no place under virtual time")
+
+    def _new_task(
+        self, loop: asyncio.AbstractEventLoop, coro: _Coroutine[T], **options: Any
+    ) -> asyncio.Task[T]:
+        self._tasks_made += 1
+        return _NumberedTask(self._tasks_made, coro, loop=loop, **options)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.

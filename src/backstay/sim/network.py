@@ -60,7 +60,7 @@ class Link:
         self.lose_answer: Literal["reset", "silence"] | None = None
         self.sent: list[Sent] = []
         self._silent = False
-        self._open: set[_Exchange] = set()
+        self._open: dict[_Exchange, None] = {}
 
     @property
     def silent(self) -> bool:
@@ -144,14 +144,14 @@ class _Exchange:
         self.down = _Pipe(link)
         self._link = link
         self._streaming: asyncio.Task[object] | None = None
-        link._open.add(self)
+        link._open[self] = None
 
     @property
     def open(self) -> bool:
         return self in self._link._open
 
     def close(self) -> None:
-        self._link._open.discard(self)
+        self._link._open.pop(self, None)
         self.up.lose()
         self.down.lose()
         if self._streaming is not None:
