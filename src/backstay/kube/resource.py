@@ -1,4 +1,9 @@
-"""Resources and their paths: which URL an object has, and nothing else."""
+"""Resources and their paths: which URL an object has, and nothing else.
+
+A name in a path may come from a person or from another object, so it is checked before it is
+used. Quoting alone is not enough: an API server unquotes a path before it splits it, and
+``web%2Fstatus`` would reach the status of ``web``. Kubernetes itself allows no such names.
+"""
 
 from urllib.parse import quote
 
@@ -30,21 +35,30 @@ class Resource(msgspec.Struct, frozen=True):
         name: str | None = None,
         subresource: str | None = None,
     ) -> str:
-        """The URL path, with names quoted: they may come from a person or another object."""
+        """The URL path: of one object, or without a ``name`` of all of them.
+
+        Raises ``ValueError`` for what can be nobody's name, and where a part is missing.
+        """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         parts = [root]
-        if namespace and self.namespaced:
-            parts += ["namespaces", quote(namespace, safe="")]
+        if namespace is not None and self.namespaced:
+            parts += ["namespaces", _segment(namespace, "a namespace")]
         parts.append(self.plural)
         if name is not None:
-            if not name or name in (".", ".."):
-                raise ValueError(f"{name!r} is not the name of one of the {self.label}")
-            if self.namespaced and not namespace:
+            if self.namespaced and namespace is None:
                 raise ValueError(f"{self.label} {name!r} needs a namespace")
-            parts.append(quote(name, safe=""))
-            if subresource:
-                parts.append(subresource)
+            parts.append(_segment(name, f"one of the {self.label}"))
+        if subresource is not None:
+            if name is None:
+                raise ValueError(f"the {subresource} of {self.label} needs a name")
+            parts.append(_segment(subresource, f"a subresource of {self.label}"))
         return "/".join(parts)
+
+
+def _segment(name: str, of_what: str) -> str:
+    if name in ("", ".", "..") or "/" in name or "%" in name:
+        raise ValueError(f"{name!r} is not the name of {of_what}")
+    return quote(name, safe="")
 
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
