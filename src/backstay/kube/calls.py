@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar, cast
 
 import msgspec
 
-from backstay.kube.errors import Json, Undecodable
+from backstay.kube.errors import UNREADABLE, Json, Undecodable
 from backstay.kube.resource import Resource
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class Reply(msgspec.Struct, frozen=True):
     def into(self, kind: type[T]) -> T:
         try:
             answer: T = decoder(cast(Any, kind)).decode(self.body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise Undecodable(
                 f"{self.call}: the answer is not what was asked for ({error})"
             ) from None

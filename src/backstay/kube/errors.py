@@ -9,7 +9,7 @@
     │   ├── OutcomeUnknown          it may have been carried out: read before repeating a write
     │   ├── TooManyRequests (429)   ``retry_after`` says when; an eviction says which budget
     │   ├── ServerTimeout           the server gave up (also 504): it may have been carried out
-    │   ├── InternalError (5xx)
+    │   ├── InternalError (5xx)     something broke: it may have been carried out
     │   └── ServiceUnavailable (503)
     └── Terminal                    repeating it unchanged cannot help
         ├── BadRequest (400)   ├── Unauthorized (401)    ├── Forbidden (403)
@@ -21,10 +21,10 @@
         ├── Untrusted          TLS: the server could not prove who it is
         └── TooLate            nothing was sent: the moment until which it was allowed had passed
 
-``str()`` of each is one sentence that names the thing. Tokens never appear in it.
+``str()`` of each is one sentence that names the call. Credentials never appear in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -104,11 +104,17 @@ class ApiError(KubeError):
 
     code: ClassVar[int] = 0
 
-    def __init__(self, status: Status, *, call: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, status: Status, *, call: str, retry_after: float | None = None, remedy: str = ""
+    ) -> None:
         self.status = status
         self.call = call
-        super().__init__(f"{call}: {status.message or status.reason or 'no reason given'}")
         self.retry_after = retry_after
+        said = status.message or status.reason or f"HTTP {status.code}, no reason given"
+        # An eviction names the budget that forbids it in a cause only.
+        unsaid = describe_causes(c for c in self.causes if c.message not in said)
+        parts = (f"{call}: {_one_line(said).rstrip('.')}", _one_line(unsaid), remedy)
+        super().__init__("; ".join(filter(None, parts)))
 
     @property
     def reason(self) -> str:
@@ -216,45 +222,65 @@ _BY_REASON: Mapping[str, type[ApiError]] = {
 
 _decode_status = msgspec.json.Decoder(Status)
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a JSON decoder raises: not JSON or not this type, not UTF-8, nested without end."""
 
-def from_status(status: Status, *, call: str, retry_after: float | None = None) -> ApiError:
+_LONGEST_WAIT = 300.0
+_LONGEST_SENTENCE = 1000
+
+
+def from_status(
+    status: Status, *, call: str, retry_after: float | None = None, remedy: str = ""
+) -> ApiError:
     """The error for a Status object, by its reason first and its code second."""
     kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code)
     if kind is None:
         kind = InternalError if status.code >= 500 else UnexpectedStatus
-    if retry_after is None and status.details and status.details.retry_after_seconds > 0:
-        retry_after = float(status.details.retry_after_seconds)
-    return kind(status, call=call, retry_after=retry_after)
+    if retry_after is None and status.details:
+        retry_after = _bounded(status.details.retry_after_seconds)
+    return kind(status, call=call, retry_after=retry_after, remedy=remedy)
 
 
-def from_answer(code: int, headers: Mapping[str, str], body: bytes, *, call: str) -> ApiError:
+def from_answer(
+    code: int, headers: Mapping[str, str], body: bytes, *, call: str, remedy: str = ""
+) -> ApiError:
     """The error for an HTTP answer outside 2xx, whatever its body is.
 
-    Proxies and load balancers answer with HTML or nothing at all; the code then has to do.
+    Proxies and load balancers answer with HTML, JSON of their own or nothing at all. So the
+    answer's code counts, and one in the body does not.
     """
     try:
         status = _decode_status.decode(body)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         status = Status()
-    if not status.code or status.code == 200:
-        status = msgspec.structs.replace(status, code=code)
-    if not status.message:
-        status = msgspec.structs.replace(status, message=_plain(code, body))
-    return from_status(status, call=call, retry_after=_retry_after(headers))
+    message = status.message or _plain(code, body)
+    status = msgspec.structs.replace(status, code=code, message=message)
+    return from_status(status, call=call, retry_after=_retry_after(headers), remedy=remedy)
 
 
 def _plain(code: int, body: bytes) -> str:
-    text = " ".join(body[:200].decode("utf-8", "replace").split())
+    text = _one_line(body[:200].decode("utf-8", "replace"))
     return f"HTTP {code} without a Kubernetes status" + (f": {text!r}" if text else "")
+
+
+def _one_line(text: str) -> str:
+    """Webhooks write paragraphs, and a refused object may be quoted in full."""
+    line = " ".join(text[:_LONGEST_SENTENCE].split())
+    return line if len(text) <= _LONGEST_SENTENCE else f"{line} ..."
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Kubernetes sends whole seconds; the header's date form is not used by any API server."""
     value = headers.get("retry-after", "")
-    return float(value) if value.isdecimal() else None
+    return _bounded(float(value)) if value.isdecimal() else None
 
 
-def describe_causes(causes: tuple[Cause, ...]) -> str:
+def _bounded(seconds: float) -> float | None:
+    """No wait at all would be a busy loop, and a very long one would leave us deaf."""
+    return min(float(seconds), _LONGEST_WAIT) if seconds > 0 else None
+
+
+def describe_causes(causes: Iterable[Cause]) -> str:
     """The causes of a refusal in one line, for people."""
     return "; ".join(c.message for c in causes if c.message)
 
