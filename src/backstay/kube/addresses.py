@@ -6,10 +6,14 @@ address while it works, which keeps connections warm, and leave it at the first 
 address that failed rests for a while, unless all do.
 
 ``CONNECT_BUDGET`` bounds how long it may take to have tried every address: a service IP that
-leads to a dead API server is given its share of it, not a TCP time-out of minutes.
+leads to a dead API server is given its share of it, not a TCP time-out of minutes. Those for
+which the share was too short have one more turn (``Turns``) and what is left of the call's own
+time, because a slow API server is better than none.
 """
 
+from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 CONNECT_BUDGET = 2.0
@@ -42,14 +46,21 @@ class Addresses:
     def learn(self, urls: Iterable[str]) -> None:
         """Replaces what was learned before; an empty answer teaches nothing.
 
-        A base URL with a path is a gateway, not an API server: behind it nothing can be learned.
+        Nor can anything be learned through a gateway, which is what a base URL with a path or
+        without TLS leads to: our identity is known to the gateway, not to what is behind it.
         """
         found = tuple(sorted(set(urls) - {self.configured}))
-        if not found or urlsplit(self.configured).path.strip("/"):
+        if not found or self._is_gateway:
             return
         self._learned = found
+        self._rests_until = {u: at for u, at in self._rests_until.items() if u in self.all}
         if self._current not in self.all:
             self._current = self.configured
+
+    @property
+    def _is_gateway(self) -> bool:
+        parts = urlsplit(self.configured)
+        return parts.scheme != "https" or bool(parts.path.strip("/"))
 
     def order(self, now: float) -> list[str]:
         """Every address once: the one in use, then the rested, then those that failed of late."""
@@ -66,3 +77,36 @@ class Addresses:
 
     def failed(self, url: str, now: float) -> None:
         self._rests_until[url] = now + REST
+
+
+class Turn(NamedTuple):
+    """An address to try, and how many seconds it has to accept a connection."""
+
+    base: str
+    patience: float
+    hurried: bool
+
+
+class Turns:
+    """The addresses that one call tries. See the module. True while there are more to come."""
+
+    def __init__(self, addresses: Addresses, now: float) -> None:
+        self._share = addresses.connect_timeout
+        self._hurried = deque(addresses.order(now))
+        self._slow: deque[str] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._hurried or self._slow)
+
+    def next(self, left: float) -> Turn | None:
+        """Whose turn it is when the call has ``left`` seconds to go; None when it is nobody's."""
+        if left <= 0 or not self:
+            return None
+        if self._hurried:
+            return Turn(self._hurried.popleft(), min(left, self._share), hurried=True)
+        return Turn(self._slow.popleft(), left / (len(self._slow) + 1), hurried=False)
+
+    def unreached(self, turn: Turn, after: float) -> None:
+        """No connection came about: was that a refusal, or was its share too short for it?"""
+        if turn.hurried and after >= turn.patience / 2:
+            self._slow.append(turn.base)

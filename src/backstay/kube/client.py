@@ -3,26 +3,27 @@
 Rules:
 
 * Every call has a deadline, counted from the moment it is made, and ends within it.
-* What may be repeated without harm (GET) is repeated: on another address when one fails, and
-  after ``Retry-After`` when that fits the deadline. A write is sent again only when it is
-  certain that it was not carried out: not one byte left, or the server said 401. Everything
-  else is the caller's decision, because only the caller knows what it meant.
+* What may be repeated without harm (GET) is repeated: on another address when one fails or
+  answers with 5xx, and after ``Retry-After`` when that fits the deadline. A write is sent again
+  only when it is certain that it was not carried out: not one byte left, or the server said
+  401. Everything else is the caller's decision, because only the caller knows what it meant.
 * ``not_after`` travels to the transport, which checks it once it has a connection: a deposed
   leader's last write stays unsent.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Unpack
+from typing import TypeVar, Unpack
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from backstay.kube import errors
 from backstay.kube.access import Access, Grant
-from backstay.kube.addresses import Addresses
+from backstay.kube.addresses import Addresses, Turn, Turns
 from backstay.kube.calls import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -44,8 +45,24 @@ from backstay.kube.resource import PODS, Resource
 from backstay.seam import errors as seam_errors
 from backstay.seam.transport import Request, Response, Stream, Tls, Transport
 
-_READ_AT_MOST = 64 * 1024
+T = TypeVar("T")
+
+_REFUSAL_AT_MOST = 64 * 1024
 """How much of a refusal's body is read when a stream was asked for."""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A call on its way to one address."""
+
+    call: Call
+    base: str
+    request: Request
+    deadline: float
+
+
+Exchange = Callable[[_Attempt], Awaitable[T]]
+"""Sends one attempt; ends with an ``ApiError`` or a ``TransportError`` if it is not served."""
 
 
 class KubeClient:
@@ -99,7 +116,7 @@ class KubeClient:
             labelSelector=labels,
             fieldSelector=fields,
             limit=limit,
-            _continue=token,
+            _continue=token or None,
             # A token carries its version; a server refuses to be told it twice.
             resourceVersion=None if token else resource_version,
         )
@@ -292,69 +309,20 @@ class KubeClient:
         await self._admit(call, deadline)
         while True:
             try:
-                answer = await self._answer(call, deadline)
-            except (errors.TooManyRequests, errors.ServiceUnavailable) as error:
+                body = await self._carry_out(call, deadline, self._whole)
+            except errors.ApiError as error:
                 wait = error.retry_after
                 if not call.repeatable or wait is None or loop.time() + wait >= deadline:
                     raise
                 await asyncio.sleep(wait)
             else:
-                return Reply(body=answer.body, call=call.name)
-
-    async def _answer(self, call: Call, deadline: float) -> Response:
-        """One answer of the API; an identity that it refuses is fetched anew, once."""
-        grant, answer = await self._reach(call, deadline)
-        if answer.status == 401:
-            self.access.refused(grant)
-            if await self._grant(call, deadline) != grant:
-                grant, answer = await self._reach(call, deadline)
-        if not 200 <= answer.status < 300:
-            raise errors.from_answer(answer.status, answer.headers, answer.body, call=call.name)
-        return answer
-
-    async def _reach(self, call: Call, deadline: float) -> tuple[Grant, Response]:
-        """Gives every address its chance, as far as the call may be sent again."""
-        loop = asyncio.get_running_loop()
-        candidates = self.addresses.order(loop.time())
-        while True:
-            base = candidates.pop(0)
-            grant = await self._grant(call, deadline)
-            request = self._request(call, base, grant, deadline, others=bool(candidates))
-            try:
-                answer = await self._transport.request(request)
-            except seam_errors.TransportError as error:
-                failure = self._failed(call, base, error)
-                if not candidates or not _may_repeat(call, error) or loop.time() >= deadline:
-                    raise failure from error
-            else:
-                self.addresses.worked(base)
-                return grant, answer
+                return Reply(body=body, call=call.name)
 
     async def _open(self, call: Call, stack: AsyncExitStack) -> Lines:
-        """Like ``_reach``, for an answer that is read as it comes."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + call.timeout
+        """Like ``send``, for an answer that is read as it comes."""
+        deadline = asyncio.get_running_loop().time() + call.timeout
         await self._admit(call, deadline)
-        candidates = self.addresses.order(loop.time())
-        while True:
-            base = candidates.pop(0)
-            grant = await self._grant(call, deadline)
-            request = self._request(call, base, grant, deadline, others=bool(candidates))
-            try:
-                stream = await stack.enter_async_context(self._transport.stream(request))
-            except seam_errors.TransportError as error:
-                failure = self._failed(call, base, error)
-                if not candidates or loop.time() >= deadline:
-                    raise failure from error
-                continue
-            self.addresses.worked(base)
-            if stream.status != 200:
-                if stream.status == 401:
-                    self.access.refused(grant)
-                raise errors.from_answer(
-                    stream.status, stream.headers, await _refusal(stream), call=call.name
-                )
-            return Lines(stream, call=call.name, failed=partial(self._failed, call, base))
+        return await self._carry_out(call, deadline, partial(self._lines, stack))
 
     async def _admit(self, call: Call, deadline: float) -> None:
         """Waits for the client's own rate limit, but never beyond the call's end."""
@@ -365,6 +333,27 @@ class KubeClient:
             raise errors.Unreachable(
                 f"{call.name}: not sent within {call.timeout:g} s, because of our own rate limit"
             ) from None
+        except errors.TooLate:
+            raise errors.TooLate(
+                f"{call.name}: not sent, because our own rate limit has no room for it before "
+                "the moment until which it is allowed"
+            ) from None
+
+    async def _carry_out(self, call: Call, deadline: float, exchange: Exchange[T]) -> T:
+        """One answer of the API; an identity that it refuses is fetched anew, once."""
+        grant = await self._grant(call, deadline)
+        try:
+            return await self._reach(call, grant, deadline, exchange)
+        except errors.Unauthorized:
+            self.access.refused(grant)
+            fresh = await self._grant(call, deadline)
+            if fresh == grant:
+                raise
+        try:
+            return await self._reach(call, fresh, deadline, exchange)
+        except errors.Unauthorized:
+            self.access.refused(fresh)
+            raise
 
     async def _grant(self, call: Call, deadline: float) -> Grant:
         try:
@@ -375,44 +364,114 @@ class KubeClient:
                 f"{call.name}: no credentials within {call.timeout:g} s from {self.access.origin}"
             ) from None
 
-    def _request(
-        self, call: Call, base: str, grant: Grant, deadline: float, *, others: bool
-    ) -> Request:
-        left = max(0.0, deadline - asyncio.get_running_loop().time())
+    async def _reach(self, call: Call, grant: Grant, deadline: float, exchange: Exchange[T]) -> T:
+        """Gives every address its chance, as far as the call may be sent again."""
+        loop = asyncio.get_running_loop()
+        turns = Turns(self.addresses, loop.time())
+        failures: list[KubeError] = []
+        while (turn := turns.next(deadline - loop.time())) is not None:
+            began = loop.time()
+            attempt = self._attempt(call, turn, grant, deadline, others=bool(turns))
+            try:
+                return await self._try(attempt, exchange)
+            except KubeError as error:
+                failures.append(error)
+                if not _may_go_on(call, error):
+                    raise
+                if isinstance(error, errors.Unreachable):
+                    turns.unreached(turn, loop.time() - began)
+        raise _summed_up(call, failures)
+
+    async def _try(self, attempt: _Attempt, exchange: Exchange[T]) -> T:
+        """One request to one address, which is judged by what comes of it."""
+        try:
+            answer = await exchange(attempt)
+        except seam_errors.TransportError as error:
+            raise self._failed(attempt, error) from error
+        except errors.ApiError as error:
+            # With 5xx an API server speaks of itself: its etcd is gone, or it is shutting down.
+            if error.status.code >= 500:
+                self._avoid(attempt.base)
+            else:
+                self.addresses.worked(attempt.base)
+            raise
+        self.addresses.worked(attempt.base)
+        return answer
+
+    async def _whole(self, attempt: _Attempt) -> bytes:
+        """An answer that is read to its end."""
+        answer = await self._transport.request(attempt.request)
+        if not 200 <= answer.status < 300:
+            raise self._refusal(attempt, answer)
+        return answer.body
+
+    async def _lines(self, stack: AsyncExitStack, attempt: _Attempt) -> Lines:
+        """An answer that is read as it comes, and open until ``stack`` is closed."""
+        stream = await stack.enter_async_context(self._transport.stream(attempt.request))
+        if stream.status != 200:
+            body = await _read_refusal(stream, attempt.deadline)
+            await stack.aclose()
+            raise self._refusal(attempt, Response(stream.status, stream.headers, body))
+        return Lines(stream, call=attempt.call.name, failed=partial(self._failed, attempt))
+
+    def _refusal(self, attempt: _Attempt, answer: Response) -> errors.ApiError:
+        remedy = ""
+        if answer.status == 401:
+            remedy = f"the credentials are those of {self.access.origin}: renew or correct them"
+        return errors.from_answer(
+            answer.status, answer.headers, answer.body, call=attempt.call.name, remedy=remedy
+        )
+
+    def _failed(self, attempt: _Attempt, error: seam_errors.TransportError) -> KubeError:
+        """What a transport's failure means for a call; the address is avoided for a while."""
+        call = attempt.call.name
+        if isinstance(error, seam_errors.TooLate):
+            return errors.TooLate(
+                f"{call}: not sent, because the moment until which it was allowed had passed"
+            )
+        self._avoid(attempt.base)
+        # The transport speaks of a request with its whole query, which may be very long.
+        there = f"the request to {urlsplit(attempt.base).netloc}"
+        said = f"{call}: {str(error).replace(repr(attempt.request), there)}"
+        if isinstance(error, seam_errors.TlsFailed):
+            return errors.Untrusted(
+                f"{said}; check the certificate authority, the server name and the client "
+                f"certificate of {self.access.origin}"
+            )
+        if isinstance(error, seam_errors.NotSent):
+            return errors.Unreachable(said)
+        return errors.OutcomeUnknown(said)
+
+    def _avoid(self, base: str) -> None:
+        self.addresses.failed(base, asyncio.get_running_loop().time())
+
+    def _attempt(
+        self, call: Call, turn: Turn, grant: Grant, deadline: float, *, others: bool
+    ) -> _Attempt:
+        left = deadline - asyncio.get_running_loop().time()
         headers = {"accept": call.accept, "user-agent": self._user_agent, **grant.headers}
         if call.body:
             headers["content-type"] = call.content_type
-        return Request(
+        request = Request(
             method=call.method,
-            url=base + call.path + (f"?{urlencode(call.query)}" if call.query else ""),
+            url=turn.base + call.path + (f"?{urlencode(call.query)}" if call.query else ""),
             headers=headers,
             body=call.body,
             # With another address to turn to, a silent one may not eat up the whole deadline.
             timeout=left / 2 if others and call.repeatable else left,
-            connect_timeout=min(left, self.addresses.connect_timeout),
+            connect_timeout=turn.patience,
             not_after=call.not_after,
-            tls=self._tls(base, grant.tls),
+            tls=self._tls(turn.base, grant.tls),
             proxy=grant.proxy,
         )
+        return _Attempt(call, turn.base, request, deadline)
 
     def _tls(self, base: str, tls: Tls | None) -> Tls | None:
         """An API server reached at its own address still proves that it is the configured one."""
-        if base == self.addresses.configured or not base.startswith("https:"):
+        if base == self.addresses.configured:
             return tls
         tls = tls or Tls()
         return msgspec.structs.replace(tls, server_name=tls.server_name or self.addresses.host)
-
-    def _failed(self, call: Call, base: str, error: seam_errors.TransportError) -> KubeError:
-        """What a transport's failure means for a call; the address is avoided for a while."""
-        if isinstance(error, seam_errors.TooLate):
-            return errors.TooLate(f"{call.name}: not sent, the time until which it may was over")
-        self.addresses.failed(base, asyncio.get_running_loop().time())
-        where = f"{call.name} at {urlsplit(base).netloc}"
-        if isinstance(error, seam_errors.TlsFailed):
-            return errors.Untrusted(f"{where}: {error}")
-        if isinstance(error, seam_errors.NotSent):
-            return errors.Unreachable(f"{where}: {error}")
-        return errors.OutcomeUnknown(f"{where}: {error}")
 
 
 def _read(
@@ -421,18 +480,45 @@ def _read(
     return Call(method="GET", resource=resource, path=path, query=parameters, timeout=timeout)
 
 
-def _may_repeat(call: Call, error: seam_errors.TransportError) -> bool:
-    if isinstance(error, seam_errors.TooLate):
-        return False
-    return call.repeatable or isinstance(error, seam_errors.NotSent)
+def _may_go_on(call: Call, error: KubeError) -> bool:
+    """Whether the call may be sent to another address after this.
+
+    What certainly did not reach an API server may; what may have reached one, and what one
+    could not do, only where doing it twice is harmless. Any other answer is the answer.
+    """
+    if isinstance(error, errors.Unreachable | errors.Untrusted):
+        return True
+    unserved = isinstance(error, errors.ApiError) and error.status.code >= 500
+    return call.repeatable and (unserved or isinstance(error, errors.OutcomeUnknown))
 
 
-async def _refusal(stream: Stream) -> bytes:
+def _summed_up(call: Call, failures: Sequence[KubeError]) -> KubeError:
+    """One error for a call that no address served. An answer says more than silence; and as
+    long as one address may recover, so may the call."""
+    if not failures:
+        return errors.Unreachable(f"{call.name}: not sent, its {call.timeout:g} s were over")
+    best = min(failures, key=_rank)
+    if isinstance(best, errors.ApiError):
+        return best
+    prefix = f"{call.name}: "
+    said = dict.fromkeys(str(each).removeprefix(prefix) for each in (best, *failures))
+    summary = type(best)(prefix + "; ".join(said))
+    summary.__cause__ = best.__cause__
+    return summary
+
+
+def _rank(error: KubeError) -> int:
+    order = (errors.ApiError, errors.OutcomeUnknown, errors.Unreachable)
+    return next((rank for rank, kind in enumerate(order) if isinstance(error, kind)), len(order))
+
+
+async def _read_refusal(stream: Stream, deadline: float) -> bytes:
     """The body of a refusal, as far as it comes: its status code is known already."""
     body = b""
     try:
-        while len(body) < _READ_AT_MOST and (chunk := await stream.read(TIMEOUT)):
-            body += chunk
-    except seam_errors.TransportError:
+        async with asyncio.timeout_at(deadline):
+            while len(body) < _REFUSAL_AT_MOST and (chunk := await stream.read(TIMEOUT)):
+                body += chunk
+    except (seam_errors.TransportError, TimeoutError):
         pass
     return body
