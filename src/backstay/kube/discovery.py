@@ -1,7 +1,7 @@
 """Discovery: which version the server is, and which kinds of objects it stores.
 
 One request for each of the two roots where the server can tell all at once (Kubernetes 1.26
-and later); else one for each group. A group whose own server is down is left out and named:
+and later); else one for each version of each group. A group whose own server is down is named:
 its absence must not be mistaken for "not installed".
 """
 
@@ -36,7 +36,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """Every kind in its preferred version, and the groups that could not be asked."""
+    """Every kind in its preferred version, and what could not be asked (``group/version``)."""
 
     kinds: tuple[Kind, ...]
     silent_groups: tuple[str, ...]
@@ -87,7 +87,7 @@ class _Subresource(msgspec.Struct, frozen=True):
 class _Found(msgspec.Struct, frozen=True, rename="camel"):
     resource: str = ""
     scope: str = ""
-    response_kind: _KindName = _KindName()
+    response_kind: _KindName | None = None
     verbs: list[str] | None = None
     short_names: list[str] | None = None
     subresources: list[_Subresource] | None = None
@@ -114,7 +114,7 @@ def _read_aggregated(reply: Reply, kinds: list[Kind], silent: list[str]) -> None
         # Versions come in the server's order of preference; a kind counts in its first.
         for version in group.versions or ():
             if version.freshness != "Current":
-                silent.append(f"{group.metadata.name}/{version.version}")
+                silent.append("/".join(filter(None, (group.metadata.name, version.version))))
             for found in version.resources or ():
                 if found.resource not in seen:
                     seen.add(found.resource)
@@ -122,26 +122,28 @@ def _read_aggregated(reply: Reply, kinds: list[Kind], silent: list[str]) -> None
 
 
 def _kind(group: str, version: str, found: _Found) -> Kind:
+    kind = found.response_kind.kind if found.response_kind else ""
     return Kind(
-        Resource(
-            group, version, found.resource, found.response_kind.kind, found.scope == "Namespaced"
-        ),
+        Resource(group, version, found.resource, kind, found.scope == "Namespaced"),
         tuple(found.verbs or ()),
         tuple(found.short_names or ()),
         tuple(sub.subresource for sub in found.subresources or ()),
     )
 
 
-class _Preferred(msgspec.Struct, frozen=True, rename="camel"):
+class _GroupVersion(msgspec.Struct, frozen=True, rename="camel"):
     group_version: str = ""
 
 
 class _LegacyGroup(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
-    preferred_version: _Preferred = _Preferred()
+    preferred_version: _GroupVersion = _GroupVersion()
+    versions: list[_GroupVersion] | None = None
 
 
 class _LegacyGroups(msgspec.Struct, frozen=True):
+    """The answer at either root: core has versions, everything else has groups."""
+
     groups: list[_LegacyGroup] | None = None
     versions: list[str] | None = None
 
@@ -166,28 +168,44 @@ async def _ask_each(
     silent: list[str],
     timeout: float,
 ) -> None:
-    listing = reply.into(_LegacyGroups)
-    paths = [g.preferred_version.group_version for g in listing.groups or ()]
-    for path in paths or listing.versions or ():
+    seen: set[tuple[str, str]] = set()
+    for path in _paths(reply.into(_LegacyGroups)):
         try:
             answer = await client.send(Call(method="GET", path=f"{root}/{path}", timeout=timeout))
-            found = answer.into(_LegacyResources).resources or ()
-        except errors.ApiError:
+            found = answer.into(_LegacyResources).resources or []
+        except (errors.ApiError, errors.Undecodable):
             silent.append(path)
             continue
-        group, _, version = path.rpartition("/")
-        subresources: dict[str, list[str]] = {}
-        for item in found:
-            parent, slash, name = item.name.partition("/")
-            if slash:
-                subresources.setdefault(parent, []).append(name)
-        kinds.extend(
-            Kind(
-                Resource(group, version, item.name, item.kind, item.namespaced),
-                tuple(item.verbs or ()),
-                tuple(item.short_names or ()),
-                tuple(subresources.get(item.name, ())),
-            )
-            for item in found
-            if "/" not in item.name
+        for kind in _legacy_kinds(path, found):
+            key = (kind.resource.group, kind.resource.plural)
+            if key not in seen:
+                seen.add(key)
+                kinds.append(kind)
+
+
+def _paths(listing: _LegacyGroups) -> list[str]:
+    """Every version of every group, the preferred one of each before its others."""
+    paths = list(listing.versions or ())
+    for group in listing.groups or ():
+        paths.append(group.preferred_version.group_version)
+        paths.extend(version.group_version for version in group.versions or ())
+    return list(dict.fromkeys(filter(None, paths)))
+
+
+def _legacy_kinds(path: str, found: list[_LegacyResource]) -> list[Kind]:
+    group, _, version = path.rpartition("/")
+    subresources: dict[str, list[str]] = {}
+    for item in found:
+        parent, slash, name = item.name.partition("/")
+        if slash:
+            subresources.setdefault(parent, []).append(name)
+    return [
+        Kind(
+            Resource(group, version, item.name, item.kind, item.namespaced),
+            tuple(item.verbs or ()),
+            tuple(item.short_names or ()),
+            tuple(subresources.get(item.name, ())),
         )
+        for item in found
+        if "/" not in item.name
+    ]
