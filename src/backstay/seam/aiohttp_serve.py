@@ -78,7 +78,9 @@ class _Listener:
 
     async def close(self) -> None:
         self._sockets.close()
-        await self._server.shutdown(self._grace)
+        self._server.pre_shutdown()
+        # aiohttp waits twice: for answers to be complete, and for what is cut to notice it.
+        await self._server.shutdown(self._grace / 2)
         await self._exchanges.close()
 
 
