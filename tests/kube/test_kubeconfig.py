@@ -151,14 +151,14 @@ _junk = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_junk.map(json.dumps) | st.text())
 def test_junk_raises_nothing_but_config_errors(text: str) -> None:
     with suppress(ConfigError):
         parse_kubeconfig(text.encode("utf-8", "surrogatepass"), "config")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary())
 def test_junk_bytes_raise_nothing_but_config_errors(data: bytes) -> None:
     with suppress(ConfigError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backstay.seam import Seams
+from backstay.seam.clock import Rng
 from backstay.seam.errors import ExecNotFound
 from backstay.seam.exec import Command, Completed
 from backstay.seam.files import FileInfo
@@ -98,6 +99,6 @@ class LocalSeams(Seams):
     exec: LocalExec
     wall: LocalClock
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None = None, *, rng: Rng = LOWEST) -> None:
         nothing: Any = None
-        super().__init__(nothing, nothing, LocalExec(), LocalFiles(root), LocalClock(), LOWEST)
+        super().__init__(nothing, nothing, LocalExec(), LocalFiles(root), LocalClock(), rng)
