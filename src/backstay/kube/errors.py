@@ -266,7 +266,7 @@ def _plain(code: int, body: bytes) -> str:
 def _one_line(text: str) -> str:
     """Webhooks write paragraphs, and a refused object may be quoted in full."""
     line = " ".join(text[:_LONGEST_SENTENCE].split())
-    return line if len(text) <= _LONGEST_SENTENCE else f"{line} ..."
+    return line if len(text) <= _LONGEST_SENTENCE else f"{line} …"
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

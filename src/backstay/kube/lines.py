@@ -1,4 +1,7 @@
-"""Lines of a stream: a watch is one JSON document a line, cut anywhere by the network."""
+"""Lines of a stream: a watch is one JSON document a line, cut anywhere by the network.
+
+A line ends with a newline and nothing else does: what the end of a stream cuts off is no line.
+"""
 
 from collections.abc import Callable
 
@@ -13,11 +16,17 @@ class Lines:
     """Reads whole lines, many at a time: at thousands of events a second each await counts."""
 
     def __init__(
-        self, stream: Stream, *, call: str, failed: Callable[[TransportError], KubeError]
+        self,
+        stream: Stream,
+        *,
+        call: str,
+        failed: Callable[[TransportError], KubeError],
+        max_line: int = MAX_LINE,
     ) -> None:
-        self._stream = stream
         self.call = call
+        self._stream = stream
         self._failed = failed
+        self._max_line = max_line
         # Pieces of an unfinished line are kept apart and joined once: appending 64 KB chunks to
         # one string would copy a 1.5 MB object two dozen times.
         self._pieces: list[bytes] = []
@@ -49,6 +58,6 @@ class Lines:
 
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)
-        if self._held > MAX_LINE:
-            raise Undecodable(f"{self.call}: one line of the answer is over {MAX_LINE} bytes")
+        if self._held > self._max_line:
+            raise Undecodable(f"{self.call}: one line of the answer is over {self._max_line} bytes")
         self._pieces.append(piece)
