@@ -1,7 +1,6 @@
 """Rate limits and backoff: exact moments under virtual time, and nothing lost on the way."""
 
 import asyncio
-import math
 
 import pytest
 from hypothesis import given
@@ -11,25 +10,8 @@ from backstay.kube.errors import TooLate
 from backstay.kube.limits import Backoff, RateLimit, TokenBucket, VerbLimits
 from backstay.kube.resource import LEASES, PODS
 from backstay.sim.loop import Deadlock, VirtualLoop, run
+from tests.support.dice import HIGHEST, LOWEST
 from tests.support.virtual import virtual_time
-
-
-class Dice:
-    """An Rng that always rolls the same."""
-
-    def __init__(self, roll: float) -> None:
-        self.roll = roll
-
-    def random(self) -> float:
-        return self.roll
-
-    def token(self, length: int) -> str:
-        return "x" * length
-
-
-HIGHEST = Dice(math.nextafter(1, 0))
-LOWEST = Dice(0.0)
-
 
 # Backoff
 
