@@ -1,15 +1,37 @@
-"""A pytest plugin: tests marked ``real`` share one worker, and never go missing unseen.
+"""A pytest plugin: tests marked ``real`` stay together, and never go missing unseen.
 
 A test that needs a real control plane is worth nothing in a run where it quietly did not
 happen. So the run says how many there were, and where ``BACKSTAY_REQUIRE_REAL=1`` is set it
 fails if there were none or if one was skipped.
+
+With several workers all of them go to the same one, so that one control plane serves them.
+xdist's own groups would do that, but ``--dist loadgroup`` has no effect from pytest 9.2 on
+(pytest-xdist issue 1386), and nobody would notice.
 """
 
 import os
+from functools import cache
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 MARK = "real"
+
+
+class RealTogether(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+    """Shares out single tests, except that all files that use the mark go to one worker."""
+
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        self._root = config.rootpath
+        self._is_real = cache(self._uses_mark)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return MARK if self._is_real(nodeid.partition("::")[0]) else nodeid
+
+    def _uses_mark(self, file: str) -> bool:
+        # Only workers import tests; what they would find has to be read from the source.
+        return f"pytest.mark.{MARK}" in (self._root / file).read_text()
 
 
 class RealTests:
@@ -21,16 +43,12 @@ class RealTests:
         self._ran = 0
         self._skipped: list[str] = []
 
-    def pytest_configure(self, config: pytest.Config) -> None:
-        # Only this way of sharing out keeps a group together; -n alone would choose "load".
-        if getattr(config.option, "dist", "no") == "load":
-            config.option.dist = "loadgroup"
-
-    @pytest.hookimpl(tryfirst=True)  # Before xdist looks at the groups.
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            if item.get_closest_marker(MARK):
-                item.add_marker(pytest.mark.xdist_group(MARK))
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(
+        self, config: pytest.Config, log: object
+    ) -> RealTogether | None:
+        ours = config.getvalue("dist") in ("load", "loadgroup")
+        return RealTogether(config, log) if ours else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if MARK not in report.keywords:
