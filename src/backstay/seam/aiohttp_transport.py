@@ -9,6 +9,8 @@ aiohttp has the sockets, TLS and HTTP/1.1; what is here makes it keep the seam's
   proxies from the environment, its timeouts (one ``asyncio.timeout`` bounds it all).
 * Where an answer could end early without anybody noticing, it is refused: a body must say how
   long it is, and gzip must reach its own end.
+* An answer belongs to its request: a connection on which something arrived that nobody had asked
+  for is not used.
 """
 
 import asyncio
@@ -20,13 +22,16 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import ContentLengthError, TransferEncodingError
+from aiohttp.tracing import Trace
 from yarl import URL
 
 from backstay.seam.errors import (
@@ -124,6 +129,59 @@ class _GuardedRequest(aiohttp.ClientRequest):
             return
         self._attempt.sent = True
         await super().write_bytes(writer, conn, content_length)
+
+
+class _GuardedConnector(aiohttp.TCPConnector):
+    """Hands out no connection on which something is waiting to be read.
+
+    aiohttp looks for that when it puts a connection away, not when it takes it out again, and
+    would take what came in between (a server's parting 408, say) for the next answer.
+    """
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        if connection.protocol is None or connection.protocol.should_close:
+            connection.close()
+            peer = _peer(_current.get().request)
+            raise ConnectFailed(f"{peer} sent something before it was asked")
+        return connection
+
+
+class _Undertaker:
+    """Tells the reader of a body when its connection has died.
+
+    aiohttp does so itself, except when the connection dies because what came in was not HTTP:
+    then the reader would wait for its timeout.
+    """
+
+    def __init__(self) -> None:
+        self._bodies: WeakKeyDictionary[ResponseHandler, aiohttp.StreamReader] = WeakKeyDictionary()
+
+    def watch(self, response: aiohttp.ClientResponse) -> None:
+        if response.connection is None or response.connection.protocol is None:
+            # All of it is here already, and the connection has gone back to the pool.
+            return
+        protocol = response.connection.protocol
+        known = protocol in self._bodies
+        self._bodies[protocol] = response.content
+        if protocol.closed is None:
+            _bury(response.content)
+        elif not known:
+            protocol.closed.add_done_callback(partial(self._died, ref(protocol)))
+
+    def _died(self, protocol: "ref[ResponseHandler]", closed: asyncio.Future[None]) -> None:
+        # Looked at, because an exception that nobody looks at is reported as forgotten.
+        closed.exception()
+        gone = protocol()
+        if gone is not None and gone in self._bodies:
+            _bury(self._bodies.pop(gone))
+
+
+def _bury(body: aiohttp.StreamReader) -> None:
+    if not body.is_eof() and body.exception() is None:
+        body.set_exception(aiohttp.ClientPayloadError("the connection died under the body"))
 
 
 class _Body:
@@ -243,6 +301,7 @@ class AiohttpTransport:
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
         self._context = lru_cache(maxsize=_TLS_CONTEXTS)(client_context)
+        self._undertaker = _Undertaker()
 
     async def request(self, request: Request) -> Response:
         attempt = _Attempt(request, self._clock)
@@ -294,6 +353,7 @@ class AiohttpTransport:
             )
         finally:
             _current.reset(token)
+        self._undertaker.watch(response)
         try:
             return _Answer(attempt, response)
         except BadAnswer:
@@ -308,7 +368,7 @@ class AiohttpTransport:
 
 
 def _new_session() -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(
+    connector = _GuardedConnector(
         limit=0,
         keepalive_timeout=_IDLE_SECONDS,
         resolver=aiohttp.ThreadedResolver(),
