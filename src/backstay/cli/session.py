@@ -54,6 +54,8 @@ async def open_session(target: Target) -> AsyncIterator[Session]:
             context=target.context,
             terminal=sys.stdin.isatty(),
         )
+        # A login may ask the person something, which takes longer than a request may.
+        await access.grant()
         client = KubeClient(seams.transport, access, user_agent=f"backstay/{__version__}")
         yield Session(seams, client)
 

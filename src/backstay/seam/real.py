@@ -1,19 +1,22 @@
 """The real seams, joined: what the composition root opens when it runs on a machine.
 
-A program that holds leases runs on ``system.SuspendAwareLoop``
-(``asyncio.Runner(loop_factory=SuspendAwareLoop)``), so that time during which the machine was
-suspended counts.
+Programs start with ``run``, which puts them on ``system.SuspendAwareLoop``: time during which
+the machine was suspended counts for every deadline and lease.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from backstay.seam import Seams
 from backstay.seam.aiohttp_serve import AiohttpServe
 from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.disk import DiskFiles
 from backstay.seam.processes import SubprocessExec
-from backstay.seam.system import SystemClock, SystemRng
+from backstay.seam.system import SuspendAwareLoop, SystemClock, SystemRng
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -32,3 +35,9 @@ async def open_seams() -> AsyncIterator[Seams]:
     finally:
         files.close()
         await transport.close()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a program to its end; like ``asyncio.run``, Ctrl-C cancels it and lets it clean up."""
+    with asyncio.Runner(loop_factory=SuspendAwareLoop) as runner:
+        return runner.run(main)
