@@ -16,19 +16,26 @@ class Wire:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.received = b""
+        self.ended = asyncio.Event()
         self._reader = reader
         self._writer = writer
 
     async def request(self) -> bytes:
         """The next request, with its body if it says how long that is."""
-        request = await self._reader.readuntil(b"\r\n\r\n")
+        request = await self._keep(self._reader.readuntil(b"\r\n\r\n"))
         if length := re.search(rb"\r\nContent-Length: (\d+)\r\n", request):
-            request += await self._reader.readexactly(int(length[1]))
-        self.received += request
+            request += await self.read(int(length[1]))
         return request
 
     async def read(self, size: int) -> bytes:
-        data = await self._reader.readexactly(size)
+        return await self._keep(self._reader.readexactly(size))
+
+    async def _keep(self, reading: Awaitable[bytes]) -> bytes:
+        try:
+            data = await reading
+        except asyncio.IncompleteReadError as error:
+            self.received += error.partial
+            raise
         self.received += data
         return data
 
@@ -80,6 +87,13 @@ class Hostile:
     def received(self) -> bytes:
         return b"".join(wire.received for wire in self.wires)
 
+    async def when_all_is_received(self) -> bytes:
+        """Everything that was ever sent here, once the other side has closed each connection."""
+        async with asyncio.timeout(5.0):
+            for wire in self.wires:
+                await wire.ended.wait()
+        return self.received
+
     def request(
         self,
         *,
@@ -117,6 +131,7 @@ async def hostile(script: Script, *, tls: ssl.SSLContext | None = None) -> Async
             return
         finally:
             wire.close()
+            wire.ended.set()
 
     listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     host, port = listener.sockets[0].getsockname()

@@ -56,10 +56,12 @@ def trust(ca: trustme.CA | None = None) -> Tls:
 async def over_http() -> AsyncIterator[World]:
     transport = AiohttpTransport()
     world = World(transport, AiohttpServe(grace=GRACE))
-    yield world
-    await transport.close()
-    for listener in world.listeners:
-        await listener.close()
+    try:
+        yield world
+    finally:
+        await transport.close()
+        for listener in world.listeners:
+            await listener.close()
 
 
 @asynccontextmanager
