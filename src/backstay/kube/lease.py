@@ -9,7 +9,7 @@ docs/architecture.md). Still it must not lie, so:
   transport, which checks it with the connection in hand: a process that was stopped in between
   sends nothing when it wakes up.
 * Nobody's wall clock is believed. A lease is free when *we* have seen no change in it for its
-  whole duration.
+  whole duration; to delete it frees it no sooner, for those who knew it.
 * A term is over for good: whoever leads again, leads under a higher ``epoch``. It is
   ``max(the lease's transitions, the highest epoch recorded anywhere else) + 1`` and becomes the
   lease's transitions by the very compare-and-swap that takes it. So no two terms share one; if
@@ -18,7 +18,11 @@ docs/architecture.md). Still it must not lie, so:
   the lease is kept alive until the work has ended, then given up, so that a standby starts at
   once.
 * A standby watches the lease. It does not poll, and it knows of a release as it happens. The
-  leader watches it too, and stops as soon as it sees another name there.
+  leader watches it too, and stops as soon as it sees another name there, or the lease gone.
+
+Whatever shows the lease (an answer, a read, the watch) goes through ``_see``, and every write
+names the version that it is meant for. A view that is out of date can therefore cost time, and
+nothing else.
 """
 
 import asyncio
@@ -26,12 +30,12 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from backstay.kube import errors
 from backstay.kube.cache import Cache
-from backstay.kube.calls import Reply
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
 from backstay.kube.limits import Backoff
@@ -54,15 +58,15 @@ class LeaseTimes:
     renew: float = 2.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.renew * 2 <= self.hold < self.duration:
+        if not 0 < self.renew * 4 <= self.hold < self.duration:
             raise errors.ConfigError(
                 f"lease times {self.duration:g}/{self.hold:g}/{self.renew:g} s cannot be safe: "
-                "the duration must be longer than the hold, and the hold at least two renewals"
+                "the duration must be longer than the hold, and the hold at least four renewals"
             )
 
     @property
     def attempt(self) -> float:
-        """How long one renewal may take: short enough for three more after a silent one."""
+        """How long one renewal may take: after a silent one there is time for a whole other."""
         return self.hold / 4
 
 
@@ -95,6 +99,12 @@ class LeaseRow(msgspec.Struct, frozen=True):
             other.uid, other.holder, other.renewed, other.transitions,
         )  # fmt: skip
 
+    def is_older_than(self, other: "LeaseRow") -> bool:
+        """Versions are decimal numbers of any length; one that is not says nothing."""
+        if not (self.version.isdecimal() and other.version.isdecimal()):
+            return False
+        return int(self.version) < int(other.version)
+
 
 def _row(lease: _Lease) -> LeaseRow:
     spec = lease.spec or _Spec()
@@ -119,11 +129,20 @@ class Term:
         self.epoch = epoch
         self.not_after = not_after
 
+    @property
+    def over(self) -> bool:
+        return asyncio.get_running_loop().time() >= self.not_after
+
     def require(self) -> float:
         """``not_after``, for a write that is about to be made. Raises ``TooLate`` when over."""
-        if asyncio.get_running_loop().time() >= self.not_after:
-            raise errors.TooLate("this process no longer leads: its lease was not renewed in time")
+        if self.over:
+            raise errors.TooLate("this process no longer leads: its time to act is over")
         return self.not_after
+
+    def extend(self, not_after: float) -> None:
+        """Late news takes nothing away, and brings no term back that was over."""
+        if not self.over:
+            self.not_after = max(self.not_after, not_after)
 
     def end(self) -> None:
         self.not_after = -math.inf
@@ -160,124 +179,151 @@ class Leadership:
         self._wall = wall
         self._floor = floor
         self._backoff = Backoff(base=self.times.renew / 2, cap=self.times.renew, rng=rng)
-        self._cache: Cache[LeaseRow] = Cache()
-        self._cache.subscribe(self._observe)
+        cache: Cache[LeaseRow] = Cache()
+        cache.subscribe(self._hear)
         self._reflector = Reflector(
-            client, LEASES, _PROJECTION, self._cache,
+            client, LEASES, _PROJECTION, cache,
             rng=rng, namespace=namespace, fields=f"metadata.name={name}",
+            # A lease that is held changes all the time. If it does not, ask another way.
+            idle=self.times.hold,
         )  # fmt: skip
-        self._changed = asyncio.Event()
-        self._unchanged_since = 0.0
+        self._seen: LeaseRow | None = None
+        self._free_at = 0.0
         self._highest = 0
+        self._begun: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        self._last_stamp = datetime.min.replace(tzinfo=UTC)
         self._trouble = ""
 
     @property
     def holder(self) -> str:
         """Who holds the lease, as far as we know; empty for nobody."""
-        row = self._cache.get(self._key)
-        return row.holder if row else ""
+        return self._seen.holder if self._seen else ""
 
     async def run(self, work: Work) -> None:
-        """Stands by, leads, and stands by again, until ``work`` returns or this is cancelled."""
+        """Stands by, leads, and stands by again, until ``work`` ends within its term or this is
+        cancelled. Once its term is over, work is cancelled, and how it ends is only logged."""
         async with Tasks("leadership") as tasks:
             tasks.spawn(self._reflector.run(), name="watch")
             while True:
-                term, row = await self._acquire()
-                self.term, self.terms = term, self.terms + 1
+                self.term = term = await self._acquire()
+                self.terms += 1
                 _log.info("leading under epoch %d as %s", term.epoch, self.identity)
                 try:
-                    if await self._lead(term, row, work, tasks):
+                    if await self._lead(term, work, tasks):
                         return
                 finally:
                     self.term = None
                 _log.warning("no longer leading (epoch %d): standing by", term.epoch)
 
-    # Standing by
+    # What is known of the lease
 
-    def _observe(self, old: LeaseRow | None, new: LeaseRow | None) -> None:
-        if new is not None:
-            self._highest = max(self._highest, new.transitions)
-        if old is None or new is None or not old.says_the_same(new):
-            self._unchanged_since = asyncio.get_running_loop().time()
+    def _see(self, row: LeaseRow | None) -> None:
+        """The lease as it is now, None if there is none."""
+        now = asyncio.get_running_loop().time()
+        before, self._seen = self._seen, row
+        known = row or before
+        if known and not (row and before and row.says_the_same(before)):
+            self._free_at = now + self._patience(known)
+        if row:
+            self._highest = max(self._highest, row.transitions)
+            self._confirm(row)
         self._changed.set()
 
-    async def _acquire(self) -> tuple[Term, LeaseRow]:
+    def _patience(self, row: LeaseRow) -> float:
+        """How long a lease that says this has to be left alone."""
+        if row.holder in ("", self.identity):
+            return 0.0
+        return max(row.duration, self.times.duration)
+
+    def _confirm(self, row: LeaseRow) -> None:
+        """If the lease shows a renewal of ours, nobody can have begun to wait for its end before
+        we began with it. The others were meant for an older version and can no longer land."""
+        if self.term and self._is_ours(row, self.term) and row.renewed in self._begun:
+            self.term.extend(self._begun[row.renewed] + self.times.hold)
+            self._begun.clear()
+            self._backoff.reset()
+            self._trouble = ""
+
+    def _is_ours(self, row: LeaseRow, term: Term) -> bool:
+        return (row.holder, row.transitions) == (self.identity, term.epoch)
+
+    def _hear(self, old: LeaseRow | None, new: LeaseRow | None) -> None:
+        """News from the watch, which may lag behind our own reads and writes."""
+        seen = self._seen
+        if new is None:
+            outdated = seen is not None and old is not None and old.uid != seen.uid
+        else:
+            outdated = seen is not None and new.is_older_than(seen)
+        if not outdated:
+            self._see(new)
+
+    async def _look(self, *, deadline: float) -> None:
+        timeout = deadline - asyncio.get_running_loop().time()
+        try:
+            reply = await self._client.get(
+                LEASES, self._name, namespace=self._namespace, timeout=timeout
+            )
+        except errors.NotFound:
+            self._see(None)
+        else:
+            self._see(_row(reply.into(_Lease)))
+
+    # Standing by
+
+    async def _acquire(self) -> Term:
+        loop = asyncio.get_running_loop()
         while True:
-            row = await self._until_free()
             try:
-                return await self._take(row)
+                # Also after a failure: what we sent may have arrived all the same.
+                await self._look(deadline=loop.time() + self.times.attempt)
+                return await self._take(await self._until_free())
             except (errors.Conflict, errors.AlreadyExists):
-                # Somebody was faster. The watch will show who; until then, do not ask again.
-                self._unchanged_since = asyncio.get_running_loop().time()
+                _log.debug("somebody else was faster to take the lease %s", self._key)
             except KubeError as error:
                 self._say(f"cannot take the lease {self._key}: {error}")
             await asyncio.sleep(self._backoff.next())
 
     async def _until_free(self) -> LeaseRow | None:
         """The lease as it is when it may be taken; None if there is none."""
-        loop = asyncio.get_running_loop()
-        while True:
-            self._changed.clear()
-            row = self._cache.get(self._key)
-            wait: float | None = None
-            if self._cache.synced:
-                if row is None or row.holder in ("", self.identity):
-                    return row
-                free_at = self._unchanged_since + max(row.duration, self.times.duration)
-                if loop.time() >= free_at:
-                    return row
-                wait = free_at - loop.time()
-            try:
-                async with asyncio.timeout(wait):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+        while asyncio.get_running_loop().time() < self._free_at:
+            await self._change(until=self._free_at)
+        return self._seen
 
-    async def _take(self, row: LeaseRow | None) -> tuple[Term, LeaseRow]:
-        self._highest = max(self._highest, row.transitions if row else 0, await self._floor())
+    async def _take(self, row: LeaseRow | None) -> Term:
+        floor = await self._floor()
+        self._highest = max(self._highest, floor)
         epoch = self._highest + 1
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        now = self._now()
-        spec = {**self._spec(now), "acquireTime": now, "leaseTransitions": epoch}
+        started = asyncio.get_running_loop().time()
+        deadline = started + self.times.attempt
+        stamp = self._stamp()
+        spec = {**self._spec(stamp), "acquireTime": stamp, "leaseTransitions": epoch}
         if row is None:
-            body = {
-                "apiVersion": LEASES.api_version,
-                "kind": LEASES.kind,
-                "metadata": {"name": self._name, "namespace": self._namespace},
-                "spec": spec,
-            }
-            reply = await self._client.create(
-                LEASES, body, namespace=self._namespace, timeout=self.times.attempt
-            )
+            await self._create(spec, deadline=deadline)
         else:
-            reply = await self._patch(row, spec, self.times.attempt)
+            await self._patch(row, spec, deadline=deadline)
+        self._begun.clear()
         self._backoff.reset()
         self._trouble = ""
-        return Term(epoch, started + self.times.hold), _row(reply.into(_Lease))
+        return Term(epoch, started + self.times.hold)
 
     # Leading
 
-    async def _lead(self, term: Term, row: LeaseRow, work: Work, tasks: Tasks) -> bool:
+    async def _lead(self, term: Term, work: Work, tasks: Tasks) -> bool:
         """True when the work is done; False when the lease was lost."""
-        self._held = row
         keeper = tasks.spawn(self._keep(term), name="renew")
         worker = tasks.spawn(_run(work, term), name="work")
         finished = False
         try:
             await asyncio.wait({keeper, worker}, return_when=asyncio.FIRST_COMPLETED)
-            finished = worker.done()
+            finished = worker.done() and not term.over
         finally:
-            if keeper.done():
-                term.end()
             # The keeper goes on while the work winds up: the lease must outlive the work.
             await self._join(worker)
-            kept = not keeper.done()
+            not_after = term.not_after
             keeper.cancel()
             await asyncio.wait({keeper})
-            if kept:
-                await self._release(term)
-            term.end()
+            await self._release(term, not_after)
         if finished:
             worker.result()
         return finished
@@ -290,122 +336,119 @@ class Leadership:
             await asyncio.wait({worker})
 
     async def _keep(self, term: Term) -> None:
-        """Renews; returns when leadership is lost, and says why."""
-        loop = asyncio.get_running_loop()
-        unconfirmed: dict[str, float] = {}
-        pause = self.times.renew
-        while True:
-            await self._doze(min(loop.time() + pause, term.not_after), term)
-            if self._usurped(term):
-                return self._say(f"{self.holder} has taken the lease")
-            if loop.time() >= term.not_after:
-                return self._say(f"the lease was not renewed for {self.times.hold:g} s")
-            try:
-                row = await self._renew(term, unconfirmed)
-            except errors.NotFound:
-                return self._say("the lease was deleted")
-            except KubeError as error:
-                self._say(f"cannot renew the lease {self._key}: {error}")
-                pause = self._backoff.next()
-                continue
-            if (row.holder, row.transitions) != (self.identity, term.epoch):
-                return self._say(f"{row.holder or 'nobody'} holds the lease now")
-            self._held = row
-            if row.renewed in unconfirmed:
-                # The write that the lease now shows was begun then, so nobody can have started
-                # to wait for its end any earlier.
-                term.not_after = unconfirmed[row.renewed] + self.times.hold
-                unconfirmed.clear()
-                self._backoff.reset()
-                self._trouble = ""
-                pause = self.times.renew
-            else:
-                pause = 0.0
-
-    async def _doze(self, until: float, term: Term) -> None:
-        """Waits, unless the watch shows that somebody else has taken over."""
-        while not self._usurped(term):
-            self._changed.clear()
-            try:
-                async with asyncio.timeout_at(until):
-                    await self._changed.wait()
-            except TimeoutError:
-                return
-
-    def _usurped(self, term: Term) -> bool:
-        """The watch lags behind our own writes, but transitions never go back."""
-        row = self._cache.get(self._key)
-        return row is not None and row.transitions > term.epoch
-
-    async def _renew(self, term: Term, unconfirmed: dict[str, float]) -> LeaseRow:
-        """The lease after an attempt to renew it, whether by this attempt or an earlier one whose
-        answer was lost."""
-        started = asyncio.get_running_loop().time()
-        timeout = min(self.times.attempt, term.not_after - started)
-        now = self._now()
-        unconfirmed.setdefault(now, started)
+        """Renews until the lease is lost. However this ends, the term ends with it."""
         try:
-            reply = await self._patch(self._held, self._spec(now), timeout, term.not_after)
-        except errors.Conflict:
-            reply = await self._client.get(
-                LEASES, self._name, namespace=self._namespace, timeout=timeout
-            )
-        return _row(reply.into(_Lease))
+            self._say(f"lost the lease {self._key}: {await self._until_lost(term)}")
+        finally:
+            term.end()
 
-    async def _release(self, term: Term) -> None:
+    async def _until_lost(self, term: Term) -> str:
+        """Why it is lost."""
+        loop = asyncio.get_running_loop()
+        next_at = loop.time() + self.times.renew
+        while True:
+            row = self._seen
+            if row is None:
+                return "it was deleted"
+            if not self._is_ours(row, term):
+                return f"{row.holder or 'nobody'} holds it now"
+            if term.over:
+                return f"it was not renewed for {self.times.hold:g} s"
+            if loop.time() < next_at:
+                await self._change(until=min(next_at, term.not_after))
+            else:
+                next_at = await self._renew(row, term)
+
+    async def _renew(self, row: LeaseRow, term: Term) -> float:
+        """One attempt, within the term; when to make the next."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        deadline = min(started + self.times.attempt, term.not_after)
+        stamp = self._stamp()
+        self._begun[stamp] = started
+        try:
+            await self._patch(row, self._spec(stamp), deadline=deadline, not_after=term.not_after)
+        except errors.Conflict:
+            _log.debug("the lease %s is not what we thought", self._key)
+        except KubeError as error:
+            self._say(f"cannot renew the lease {self._key}: {error}")
+        confirmed = not self._begun
+        return loop.time() + (self.times.renew if confirmed else self._backoff.next())
+
+    async def _release(self, term: Term, not_after: float) -> None:
         """Best effort: if it fails, the others wait for the lease to run out."""
-        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
-        row = self._held
-        for _ in range(2):
-            left = min(self.times.attempt, term.not_after - asyncio.get_running_loop().time())
-            if left <= 0 or (row.holder, row.transitions) != (self.identity, term.epoch):
-                return
+        loop = asyncio.get_running_loop()
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._stamp()}
+        while (row := self._seen) and self._is_ours(row, term) and loop.time() < not_after:
+            deadline = min(loop.time() + self.times.attempt, not_after)
             try:
-                await self._patch(row, spec, left, term.not_after)
+                await self._patch(row, spec, deadline=deadline, not_after=not_after)
             except errors.Conflict:
                 # A renewal was under way when the keeper stopped, and landed.
-                row = await self._read_again(row, left)
+                continue
             except KubeError as error:
-                self._say(f"could not release the lease: {error}")
+                self._say(f"cannot release the lease {self._key}: {error}")
                 return
-            else:
-                _log.info("released the lease (epoch %d)", term.epoch)
-                return
-
-    async def _read_again(self, row: LeaseRow, timeout: float) -> LeaseRow:
-        try:
-            reply = await self._client.get(
-                LEASES, self._name, namespace=self._namespace, timeout=timeout
-            )
-            return _row(reply.into(_Lease))
-        except KubeError:
-            return row
+            _log.info("released the lease %s (epoch %d)", self._key, term.epoch)
 
     # Wire
 
-    def _spec(self, now: str) -> dict[str, object]:
+    def _spec(self, stamp: str) -> dict[str, object]:
         return {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self.times.duration),
-            "renewTime": now,
+            "renewTime": stamp,
         }
+
+    async def _create(self, spec: dict[str, object], *, deadline: float) -> None:
+        body = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": spec,
+        }
+        timeout = deadline - asyncio.get_running_loop().time()
+        reply = await self._client.create(LEASES, body, namespace=self._namespace, timeout=timeout)
+        self._see(_row(reply.into(_Lease)))
 
     async def _patch(
         self,
         row: LeaseRow,
         spec: dict[str, object],
-        timeout: float,
+        *,
+        deadline: float,
         not_after: float | None = None,
-    ) -> Reply:
-        """A patch and not a replacement: what others put on the lease stays on it."""
-        patch = {"metadata": {"resourceVersion": row.version, "uid": row.uid}, "spec": spec}
-        return await self._client.merge_patch(
-            LEASES, self._name, patch,
-            namespace=self._namespace, timeout=timeout, not_after=not_after,
-        )  # fmt: skip
+    ) -> None:
+        """Raises ``Conflict`` or ``NotFound`` if the lease is not ``row``; then it has been read.
 
-    def _now(self) -> str:
-        return self._wall.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        A patch and not a replacement: what others put on the lease stays on it.
+        """
+        patch = {"metadata": {"resourceVersion": row.version, "uid": row.uid}, "spec": spec}
+        timeout = deadline - asyncio.get_running_loop().time()
+        try:
+            reply = await self._client.merge_patch(
+                LEASES, self._name, patch,
+                namespace=self._namespace, timeout=timeout, not_after=not_after,
+            )  # fmt: skip
+        except (errors.Conflict, errors.NotFound):
+            await self._look(deadline=deadline)
+            raise
+        self._see(_row(reply.into(_Lease)))
+
+    def _stamp(self) -> str:
+        """The time of day, for people, but never the same twice: a renewal that changes nothing
+        is none for those who watch, and a clock can stand still or be set back."""
+        self._last_stamp = max(self._wall.now(), self._last_stamp + timedelta(microseconds=1))
+        return self._last_stamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    async def _change(self, *, until: float) -> None:
+        """Waits until something about the lease is seen, or until then."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._changed.wait()
+        except TimeoutError:
+            return
 
     def _say(self, sentence: str) -> None:
         if sentence != self._trouble:
