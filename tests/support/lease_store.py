@@ -61,7 +61,7 @@ class LeaseStore:
 
     def __init__(self, *namespaces: str) -> None:
         self.forbidden: set[str] = set()
-        self._namespaces = {"default", *namespaces}
+        self.namespaces = {"default", *namespaces}
         self._leases: dict[Key, Json] = {}
         self._events: list[_Event] = []
         self._version = _FIRST_VERSION
@@ -124,7 +124,7 @@ class LeaseStore:
         return self._leases[key]
 
     def _create(self, namespace: str, lease: Json) -> Json:
-        if namespace not in self._namespaces:
+        if namespace not in self.namespaces:
             raise Refused(
                 404, "NotFound", f'namespaces "{namespace}" not found',
                 name=namespace, kind="namespaces",

@@ -1,0 +1,245 @@
+"""Candidates for one lease, under virtual time, and the rules that no fault may break.
+
+Each candidate has a network of its own to one ``LeaseStore``, so that each can be cut off alone.
+While it leads it never stops writing: every 100 ms another guarded write sets out, whether or not
+those before it were answered. A world looks on from outside and notes in ``broken`` whenever
+
+* a write is *sent* that does not belong to a term of its sender that is valid at that moment, or
+  later than ``hold`` after the last renewal that landed was sent;
+* the terms of two candidates are valid at one moment;
+* a term begins under an epoch that was there before;
+* a lease is released while its holder still works.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from backstay.kube.access import Grant
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import Json, KubeError
+from backstay.kube.lease import Leadership, LeaseTimes, Term, Work
+from backstay.kube.resource import LEASES
+from backstay.seam.clock import WallClock
+from backstay.seam.serve import Answer, Inbound
+from backstay.seam.tasks import Tasks
+from backstay.seam.transport import Request
+from backstay.sim.clock import LoopClock
+from backstay.sim.network import Link, Network, Sent
+from harness.connect import GivenAccess
+from tests.support.dice import LOWEST
+from tests.support.lease_store import LeaseStore
+
+URL = "http://api:6443"
+LEASE = "backstay"
+PAPER = "paper"
+"""What the leader writes on: a lease too, because that is what the store can keep."""
+
+TIMES = LeaseTimes()
+WRITE_EVERY = 0.1
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Watched(list[Sent]):
+    """A link's record that looks at each request as it leaves."""
+
+    def __init__(self, look: Callable[[Sent], None]) -> None:
+        super().__init__()
+        self._look = look
+
+    def append(self, sent: Sent) -> None:
+        super().append(sent)
+        self._look(sent)
+
+
+class Candidate:
+    """One process, as it were. ``refusal`` is what the API answers to it, if not what was asked."""
+
+    def __init__(
+        self, world: "World", name: str, *, kind: type[Leadership], wall: WallClock
+    ) -> None:
+        self.name = name
+        self.network = Network()
+        self.client = KubeClient(self.network.transport, GivenAccess(URL, Grant()))
+        self.leadership = kind(
+            self.client,
+            namespace="default",
+            name=LEASE,
+            identity=name,
+            wall=wall,
+            rng=LOWEST,
+            floor=self.floor,
+            times=TIMES,
+        )
+        self.refusal: Answer | None = None
+        self.working = False
+        self.link.sent = Watched(self._sent)
+        self._world = world
+        self._renewals: dict[bytes, float] = {}
+        self._may_write_until = 0.0
+
+    @property
+    def link(self) -> Link:
+        return self.network.link(URL)
+
+    @property
+    def leads(self) -> bool:
+        term = self.leadership.term
+        return term is not None and not term.over
+
+    @property
+    def requests(self) -> list[Request]:
+        """What it sent on account of its lease."""
+        return [sent.request for sent in self.link.sent if not _is_guarded(sent.request)]
+
+    @property
+    def writes(self) -> list[Sent]:
+        return [sent for sent in self.link.sent if _is_guarded(sent.request)]
+
+    async def write_for_ever(self, term: Term) -> None:
+        """The work. It goes on asking for permission when there is none, until it is stopped."""
+        async with Tasks("writes") as tasks:
+            number = 0
+            while True:
+                number += 1
+                tasks.spawn(self.write(term, number), name=str(number))
+                await asyncio.sleep(WRITE_EVERY)
+
+    async def write(self, term: Term, number: int) -> None:
+        note = {"by": self.name, "epoch": str(term.epoch), "number": str(number)}
+        try:
+            await self.client.merge_patch(
+                LEASES, PAPER, {"metadata": {"annotations": note}},
+                namespace="default", timeout=5.0, not_after=self.permission(term),
+            )  # fmt: skip
+        except KubeError:
+            return
+
+    def permission(self, term: Term) -> float | None:
+        return term.require()
+
+    async def floor(self) -> int:
+        await self.client.get(LEASES, PAPER, namespace="default", timeout=TIMES.attempt)
+        return self._world.recorded
+
+    async def handle(self, inbound: Inbound) -> Answer:
+        if self.refusal is not None:
+            return self.refusal
+        answer = await self._world.store(inbound)
+        if inbound.body in self._renewals and answer.status < 300:
+            self._landed(inbound.body)
+        return answer
+
+    def _landed(self, body: bytes) -> None:
+        began = self._renewals.pop(body)
+        self._may_write_until = max(self._may_write_until, began + TIMES.hold)
+        if msgspec.json.decode(body)["spec"]["holderIdentity"] == "" and self.working:
+            self._world.note(f"{self.name} released the lease and still works")
+
+    def _sent(self, sent: Sent) -> None:
+        request = sent.request
+        if not _is_guarded(request):
+            if request.method != "GET":
+                self._renewals[request.body] = sent.at
+            return
+        term = self.leadership.term
+        epoch = int(msgspec.json.decode(request.body)["metadata"]["annotations"]["epoch"])
+        if term is None or term.epoch != epoch or term.over or sent.at >= self._may_write_until:
+            self._world.note(f"{self.name} wrote after term {epoch}")
+        self._world.count_leaders()
+
+
+def _is_guarded(request: Request) -> bool:
+    return request.method == "PATCH" and request.url.endswith(f"/{PAPER}")
+
+
+class World:
+    """One store and the candidates that were started on it."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.store = LeaseStore()
+        self.store.create(PAPER, {})
+        self.candidates: list[Candidate] = []
+        self.terms: list[tuple[str, int]] = []
+        self.recorded = 0
+        self.broken: list[str] = []
+        self._tasks = tasks
+        self._runs: dict[str, asyncio.Task[None]] = {}
+
+    async def start(
+        self,
+        name: str,
+        work: Work | None = None,
+        *,
+        kind: type[Leadership] = Leadership,
+        candidate: type[Candidate] = Candidate,
+        wall: WallClock | None = None,
+    ) -> Candidate:
+        """A candidate that stands for election from now on."""
+        born = candidate(self, name, kind=kind, wall=wall or LoopClock())
+        await born.network.serve.listen(born.handle, host="api", port=6443)
+        self.candidates.append(born)
+
+        async def noted(term: Term) -> None:
+            self._begins(born, term)
+            try:
+                await (work or born.write_for_ever)(term)
+            finally:
+                born.working = False
+
+        self._runs[name] = self._tasks.spawn(born.leadership.run(noted), name=name)
+        return born
+
+    async def stop(self, candidate: Candidate) -> None:
+        """As SIGTERM does: cancelled from outside, and waited for."""
+        run = self._runs[candidate.name]
+        run.cancel()
+        await asyncio.wait({run})
+
+    def run(self, candidate: Candidate) -> asyncio.Task[None]:
+        return self._runs[candidate.name]
+
+    @property
+    def lease(self) -> Json:
+        spec: Json = self.store.lease(LEASE)["spec"]
+        return spec
+
+    @property
+    def leaders(self) -> list[str]:
+        return [each.name for each in self.candidates if each.leads]
+
+    def count_leaders(self) -> None:
+        if len(self.leaders) > 1:
+            self.note(f"{' and '.join(self.leaders)} lead at once")
+
+    def note(self, what: str) -> None:
+        self.broken.append(f"{now():g} s: {what}")
+
+    def _begins(self, candidate: Candidate, term: Term) -> None:
+        candidate.working = True
+        if term.epoch <= self.recorded:
+            self.note(f"epoch {term.epoch} of {candidate.name} was there before")
+        self.terms.append((candidate.name, term.epoch))
+        self.recorded = max(self.recorded, term.epoch)
+        self.count_leaders()
+
+    async def look_on(self) -> None:
+        while True:
+            self.count_leaders()
+            await asyncio.sleep(WRITE_EVERY / 2)
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """A world in which nothing may have been broken when it ends."""
+    async with Tasks("world", logger=logging.getLogger("tests")) as tasks:
+        born = World(tasks)
+        tasks.spawn(born.look_on(), name="look on")
+        yield born
+    assert born.broken == []
