@@ -207,6 +207,28 @@ async def test_a_broken_plugin_is_left_alone_for_longer_and_longer(plugin: Path)
 
 
 @virtual_time
+async def test_a_plugin_that_has_worked_is_asked_again_soon_after_its_next_failure(
+    plugin: Path,
+) -> None:
+    seams = LocalSeams(rng=HIGHEST)
+    login = exec_plugin(seams, script(plugin, "exit 1"))
+    for _ in range(4):
+        with pytest.raises(ConfigError):
+            await login.identity()
+        await asyncio.sleep(10)
+    printing(plugin, answer(token="x"))
+    await login.identity()
+    login.refused()
+    script(plugin, "exit 1")
+    runs_before = len(seams.exec.commands)
+    for _ in range(2):
+        with pytest.raises(ConfigError):
+            await login.identity()
+        await asyncio.sleep(1)
+    assert len(seams.exec.commands) == runs_before + 2
+
+
+@virtual_time
 async def test_a_plugin_that_works_again_is_believed_again(plugin: Path) -> None:
     login = exec_plugin(LocalSeams(), script(plugin, "exit 1"))
     with pytest.raises(ConfigError):
@@ -302,6 +324,16 @@ async def test_a_failure_cites_the_last_line_of_stderr_and_nothing_of_stdout(plu
     assert str(caught.value) == (
         f"The credential plugin '{plugin}' of user 'ann' in config ended with code 2: log in again."
     )
+
+
+@virtual_time
+async def test_a_plugin_that_spoke_to_a_person_is_not_called_silent(plugin: Path) -> None:
+    # What it writes to the terminal does not come through us, so we have nothing to cite.
+    login = exec_plugin(
+        LocalSeams(), script(plugin, "exit 1"), terminal=True, interactive_mode="Always"
+    )
+    with pytest.raises(ConfigError, match="ended with code 1: see its own words above"):
+        await login.identity()
 
 
 async def test_a_missing_plugin_shows_its_install_hint_in_one_line() -> None:

@@ -176,6 +176,7 @@ PLUGIN = {
 # is another configuration.
 COLLIDING: list[dict[str, Any]] = [
     {
+        "current-context": "a",
         "clusters": [{"name": "a", "cluster": {"server": "https://192.0.2.1"}}],
         "users": [{"name": "a", "user": {"token": "t"}}, {"name": "b", "user": None}],
         "contexts": [
@@ -184,6 +185,7 @@ COLLIDING: list[dict[str, Any]] = [
         ],
     },
     {
+        "current-context": "b",
         "clusters": [
             {"name": "a", "cluster": {"server": "https://192.0.2.2"}},
             {"name": "b", "cluster": {"server": "https://192.0.2.3"}},
@@ -205,7 +207,7 @@ def test_contexts_resolve_as_in_kubectl_whatever_the_order_of_the_files(
 ) -> None:
     paths = [write(tmp_path / str(number), COLLIDING[number]) for number in order]
     listed = os.pathsep.join(paths)
-    for context in ("a", "b"):
+    for context in ("a", "b", ""):
         assert loop.run(we_resolve(listed, context)) == kubectl_resolves(listed, context)
 
 

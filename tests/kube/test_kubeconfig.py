@@ -165,6 +165,11 @@ def test_junk_bytes_raise_nothing_but_config_errors(data: bytes) -> None:
         parse_kubeconfig(data, "config")
 
 
+def test_the_first_file_that_sets_it_decides_about_the_current_context() -> None:
+    said = ["current-context: ''", "current-context: a", "current-context: b"]
+    assert merge([parse(text) for text in said]).current_context == "a"
+
+
 # Few names and many files, so that they collide.
 _name = st.sampled_from(["a", "b", "c"])
 

@@ -202,7 +202,8 @@ class ExecPlugin:
     def _accepted(self, completed: Completed) -> _Credential:
         if completed.code != 0:
             lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()
-            said = _one_line(lines[-1]) if lines else "it said nothing on stderr"
+            silent = "see its own words above" if self._interactive else "it said nothing on stderr"
+            said = _one_line(lines[-1]) if lines else silent
             raise _Failed(f"ended with code {completed.code}: {said.removesuffix('.')}")
         try:
             answer = _decode(completed.stdout)
