@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,22 +16,13 @@ from backstay.kube import errors
 from backstay.kube.errors import Json, Status
 from backstay.kube.events import Aggregator, EventRecorder, EventType, ObjectRef, Occurrence, Send
 from backstay.kube.resource import EVENTS, Resource
+from backstay.seam.system import SystemRng
+from tests.support.local import LocalClock
 from tests.support.virtual import virtual_time
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 POD = ObjectRef(api_version="v1", kind="Pod", namespace="prod", name="web-0", uid="u-1")
 NODE = ObjectRef(api_version="v1", kind="Node", name="n1", uid="u-2")
-
-
-class SeededRng:
-    def __init__(self, seed: int = 0) -> None:
-        self._random = Random(seed)
-
-    def random(self) -> float:
-        return self._random.random()
-
-    def token(self, length: int) -> str:
-        return "".join(self._random.choices("bcdf2456", k=length))
 
 
 # The aggregator
@@ -42,7 +32,7 @@ class Story:
     """Things that happen, and an aggregator that is told of them."""
 
     def __init__(self) -> None:
-        self.aggregator = Aggregator(component="backstay", instance="pod-1", rng=SeededRng())
+        self.aggregator = Aggregator(component="backstay", instance="pod-1", rng=SystemRng(seed=0))
         self.now = 0.0
 
     def happens(
@@ -336,6 +326,7 @@ class Api:
         self.failures = list(failures)
         self.takes = takes
         self.loses_answers = 0
+        self.ninth_call = asyncio.Event()
         self.stored: dict[tuple[str, str], Json] = {}
         self.calls: list[tuple[str, float]] = []
 
@@ -372,6 +363,8 @@ class Api:
     async def _answer(self, verb: str, resource: Resource) -> None:
         assert resource == EVENTS
         self.calls.append((verb, asyncio.get_running_loop().time()))
+        if len(self.calls) == 9:
+            self.ninth_call.set()
         await asyncio.sleep(self.takes)
         if self.failures and (failure := self.failures.pop(0)) is not None:
             raise failure
@@ -385,20 +378,13 @@ class Api:
         return [event["count"] for event in self.stored.values()]
 
 
-class LoopWall:
-    """A wall clock that keeps to the loop's time."""
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=asyncio.get_running_loop().time())
-
-
 def refusal(kind: type[errors.ApiError], *, retry_after: float | None = None) -> errors.ApiError:
     return kind(Status(message="no"), call="POST /events", retry_after=retry_after)
 
 
 def recorder_for(api: Api) -> EventRecorder:
     return EventRecorder(
-        api, component="backstay", instance="pod-1", wall=LoopWall(), rng=SeededRng()
+        api, component="backstay", instance="pod-1", wall=LocalClock(), rng=SystemRng(seed=0)
     )
 
 
@@ -598,8 +584,8 @@ async def test_a_flush_tries_more_than_once_also_after_a_long_outage() -> None:
     recorder = recorder_for(api)
     async with sending(recorder):
         say(recorder)
-        while len(api.calls) < 9:
-            await asyncio.sleep(0.1)
+        await api.ninth_call.wait()
+        await asyncio.sleep(0)  # the answer to it, and the pause begins
         assert await recorder.flush(1.5)
     assert len(api.calls) == 11
 
