@@ -1,0 +1,131 @@
+"""The catalogue: what is measured, beside whom, and the bar that we set ourselves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from bench.report import Result
+
+
+@dataclass(frozen=True)
+class Contender:
+    """``label`` is what the table says; ``function`` is in one of the modules beside this one.
+
+    ``amount`` pods, events, writes, electors or starts make one round; ``quick`` is for a smoke
+    test. Slow peers get fewer, because their figure is per piece, and fewer is kinder to them.
+    """
+
+    label: str
+    function: str
+    amount: int
+    quick: int
+
+
+class Style(Enum):
+    """How the rounds of a row are run."""
+
+    IN_TURNS = "the two processes stay, and are measured in turns"
+    AFRESH = "in turns, but in a new process each time"
+    AT_ONCE = "once, both at the same time: it is time that is measured, not work"
+
+
+class Serves(Enum):
+    """What the measuring server has to have ready."""
+
+    NOTHING = "there is no server"
+    CALLS = "answers to single calls"
+    PODS = "all pods, in pages"
+    EVENTS = "a watch"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What we hold ourselves to."""
+
+    sentence: str
+    met: Callable[[Result], bool]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    unit: str
+    ours: Contender
+    peer: Contender
+    serves: Serves = Serves.NOTHING
+    style: Style = Style.IN_TURNS
+    most_rounds: int = 100
+    bar: Bar | None = None
+
+
+ROWS = (
+    Row(
+        name="cache.bytes_per_pod",
+        unit="bytes",
+        ours=Contender("backstay", "bench.memory:ours", 100_000, 2_000),
+        peer=Contender("dicts of json.loads", "bench.memory:dicts", 10_000, 500),
+        style=Style.AFRESH,
+        most_rounds=3,  # Memory varies by a percent or so.
+    ),
+    Row(
+        name="cache.cpu_vs_official",
+        unit="us/pod",
+        ours=Contender("backstay", "bench.decode:ours", 2_000, 500),
+        peer=Contender("kubernetes 37", "bench.decode:official", 2_000, 50),
+        bar=Bar("at least 50 times less CPU than the peer", lambda row: row.ratio <= 1 / 50),
+    ),
+    Row(
+        name="cache.cpu_vs_json",
+        unit="us/pod",
+        ours=Contender("backstay", "bench.decode:ours", 2_000, 500),
+        peer=Contender("json.loads", "bench.decode:stdlib_json", 2_000, 500),
+    ),
+    Row(
+        name="cache.max_stall_ms",
+        unit="ms",
+        ours=Contender("backstay", "bench.stall:ours", 100_000, 1_000),
+        peer=Contender("bare aiohttp", "bench.stall:bare", 100_000, 1_000),
+        serves=Serves.PODS,
+        bar=Bar("no stall over 25 ms", lambda row: row.ours <= 25),
+    ),
+    Row(
+        name="watch.events_per_second",
+        unit="events/s",
+        ours=Contender("backstay", "bench.watching:ours", 20_000, 500),
+        peer=Contender("kubernetes_asyncio 36", "bench.watching:kubernetes_asyncio", 1_000, 20),
+        serves=Serves.EVENTS,
+        bar=Bar("at least 20,000 on one core", lambda row: row.ours >= 20_000),
+    ),
+    Row(
+        name="write.cpu_us",
+        unit="us",
+        ours=Contender("backstay", "bench.writing:ours", 4_000, 64),
+        peer=Contender("bare aiohttp", "bench.writing:bare", 4_000, 64),
+        serves=Serves.CALLS,
+    ),
+    Row(
+        name="write.cpu_us_vs_kubernetes_asyncio",
+        unit="us",
+        ours=Contender("backstay", "bench.writing:ours", 4_000, 64),
+        peer=Contender("kubernetes_asyncio 36", "bench.writing:kubernetes_asyncio", 1_000, 64),
+        serves=Serves.CALLS,
+    ),
+    Row(
+        name="lease.seconds_past_deadline",
+        unit="s",
+        ours=Contender("backstay", "bench.electing:ours", 5, 1),
+        peer=Contender("kubernetes_asyncio 36", "bench.electing:kubernetes_asyncio", 5, 1),
+        serves=Serves.CALLS,
+        style=Style.AT_ONCE,
+        bar=Bar("never past the deadline", lambda row: row.ours <= 0),
+    ),
+    Row(
+        name="cli.help_ms",
+        unit="ms",
+        ours=Contender("backstay", "bench.starting:backstay_help", 5, 1),
+        peer=Contender("python -c pass", "bench.starting:nothing", 5, 1),
+        bar=Bar("at most 150 ms", lambda row: row.ours <= 150),
+    ),
+)
