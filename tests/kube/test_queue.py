@@ -110,7 +110,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
 TestScheduleAgainstTheModel = ScheduleMachine.TestCase
 TestScheduleAgainstTheModel.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None
+    max_examples=100, stateful_step_count=40, deadline=None
 )
 
 
