@@ -23,30 +23,26 @@ async def python(code: str, *, timeout: float = 20.0, **options: object) -> Comp
     return await run(sys.executable, "-c", code, timeout=timeout, **options)
 
 
-async def told(path: Path) -> int:
-    """The process id that a program writes to ``path``, when it has."""
-    for _ in range(1000):
-        if (text := _text(path)).endswith("\n"):
-            return int(text)
-        await asyncio.sleep(0.01)
-    raise AssertionError("the program did not start")
+def survivors(mark: Path) -> list[str]:
+    """Processes that were started, by whomever, with ``mark`` in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if f"MARK={mark}".encode() in environment:
+            found.append(process.name)
+    return found
 
 
-async def gone(pid: int) -> bool:
-    """Whether the process is gone, after it has had a moment to go."""
-    for _ in range(200):
-        state = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1]
-        if state in ([], ["Z"], ["X"]):
+async def all_gone(mark: Path) -> bool:
+    """Whether nobody is left, after they have had a moment to go."""
+    for _ in range(500):
+        if not survivors(mark):
             return True
         await asyncio.sleep(0.01)
     return False
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 class TestAnswers:
@@ -118,22 +114,37 @@ class TestNotFound:
 class TestTheEnd:
     """What is killed is killed with its children."""
 
-    FAMILY = ("/bin/sh", "-c", 'sleep 600 & echo $! > "$0"; wait')
+    async def run_family(self, mark: Path, *, timeout: float = 20.0) -> None:
+        env = {**ENV, "MARK": str(mark)}
+        await run("/bin/sh", "-c", "sleep 600 & sleep 600 & wait", timeout=timeout, env=env)
 
     async def test_time_that_is_up_ends_the_program_and_its_children(self, tmp_path: Path) -> None:
-        child = tmp_path / "child"
         with pytest.raises(ExecTimedOut, match="/bin/sh did not end within 1 s and was killed"):
-            await run(*self.FAMILY, str(child), timeout=1.0)
-        assert await gone(await told(child))
+            await self.run_family(tmp_path, timeout=1.0)
+        assert await all_gone(tmp_path)
 
     async def test_cancellation_ends_the_program_and_its_children(self, tmp_path: Path) -> None:
-        child = tmp_path / "child"
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(run(*self.FAMILY, str(child)))
-            pid = await told(child)
+            task = group.create_task(self.run_family(tmp_path))
+            for _ in range(500):
+                await asyncio.sleep(0.01)
+                if len(survivors(tmp_path)) == 3:
+                    break
             task.cancel()
         assert task.cancelled()
-        assert await gone(pid)
+        assert await all_gone(tmp_path)
+
+    @pytest.mark.parametrize("turns", range(8))
+    async def test_cancellation_at_any_moment_of_the_start_leaves_nothing_behind(
+        self, tmp_path: Path, turns: int
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self.run_family(tmp_path))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+        assert task.cancelled()
+        assert await all_gone(tmp_path)
 
     async def test_a_program_that_ignores_polite_signals_is_killed_all_the_same(self) -> None:
         with pytest.raises(ExecTimedOut):

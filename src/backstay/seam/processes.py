@@ -50,8 +50,11 @@ class SubprocessExec:
     """Programs on this machine."""
 
     async def run(self, command: Command) -> Completed:
-        transport, run = await self._start(command)
+        # A task of its own, so that a cancellation cannot fall between the moment at which the
+        # program exists and the one at which we know it well enough to kill it.
+        start = asyncio.get_running_loop().create_task(self._start(command), name=command.argv[0])
         try:
+            transport, run = await asyncio.shield(start)
             async with asyncio.timeout(command.timeout):
                 await run.exited.wait()
         except TimeoutError:
@@ -64,10 +67,19 @@ class SubprocessExec:
             assert code is not None
             return Completed(code, bytes(run.output[_STDOUT]), bytes(run.output[_STDERR]))
         finally:
-            if not run.exited.is_set():
-                _kill(transport, command)
-            transport.close()
-            await _wait_briefly(run.exited, _REAP_SECONDS)
+            await self._end(start, command)
+
+    async def _end(
+        self, start: asyncio.Task[tuple[asyncio.SubprocessTransport, _Run]], command: Command
+    ) -> None:
+        await asyncio.wait({start})
+        if start.cancelled() or start.exception() is not None:
+            return
+        transport, run = start.result()
+        if not run.exited.is_set():
+            _kill(transport, command)
+        transport.close()
+        await _wait_briefly(run.exited, _REAP_SECONDS)
 
     async def _start(self, command: Command) -> tuple[asyncio.SubprocessTransport, _Run]:
         piped = {_STDOUT} if command.terminal else {_STDOUT, _STDERR}
