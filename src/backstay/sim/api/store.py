@@ -1,0 +1,164 @@
+"""Store: what is kept, under one version counter, with a history for watches and pages.
+
+* Objects are immutable. A change is a new object that shares with the old one all that did not
+  change, and it is encoded to JSON once, however many readers and watchers it has.
+* Each commit takes the next version, for all kinds together, as etcd does it.
+* The history is a ring of the latest commits. A watch resumes from it, a page that continues
+  an older list is rebuilt from it, and what has fallen out of it is ``Expired``.
+* Nobody waits in here and nothing fails half-way: checks come first, then one commit.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from backstay.sim.api.kinds import Object
+
+HISTORY = 10_000
+
+_encoder = msgspec.json.Encoder()
+
+Key = tuple[str, str]
+"""Namespace (empty for cluster-scoped kinds) and name."""
+
+
+class Expired(Exception):
+    """The version asked for is older than the history."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {asked} ({oldest})")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class Stored:
+    """An object as of one version. ``encoded`` is its JSON, made when first asked for."""
+
+    __slots__ = ("_encoded", "_events", "key", "object", "version")
+
+    def __init__(self, key: Key, obj: Object, version: int) -> None:
+        self.key = key
+        self.object = obj
+        self.version = version
+        self._encoded: bytes | None = None
+        self._events: dict[str, bytes] = {}
+
+    @property
+    def encoded(self) -> bytes:
+        if self._encoded is None:
+            self._encoded = _encoder.encode(self.object)
+        return self._encoded
+
+    def event(self, kind: str) -> bytes:
+        """The line of a watch that tells of this object, the same bytes for every watcher."""
+        line = self._events.get(kind)
+        if line is None:
+            line = b'{"type":"%s","object":%s}\n' % (kind.encode(), self.encoded)
+            self._events[kind] = line
+        return line
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """One change. ``before`` is None for a creation; ``after`` is, for a deletion, the object's
+    last state under the deletion's own version."""
+
+    version: int
+    storage: str
+    before: Stored | None
+    after: Stored
+    deleted: bool = False
+
+
+Follower = Callable[[Commit], None]
+
+
+class Store:
+    """All objects of all kinds."""
+
+    def __init__(self, *, history: int = HISTORY, first_version: int = 1) -> None:
+        self._objects: dict[str, dict[Key, Stored]] = {}
+        self._sorted: dict[str, list[Stored] | None] = {}
+        self._history: deque[Commit] = deque(maxlen=history)
+        self._followers: dict[str, list[Follower]] = {}
+        self._everything: list[Follower] = []
+        self._forgotten = first_version
+        self.version = first_version
+
+    def get(self, storage: str, key: Key) -> Stored | None:
+        return self._objects.get(storage, {}).get(key)
+
+    def all(self, storage: str) -> list[Stored]:
+        """In the order of their keys, as etcd lists them. The list must not be changed."""
+        listed = self._sorted.get(storage)
+        if listed is None:
+            found = self._objects.get(storage, {})
+            listed = [found[key] for key in sorted(found)]
+            self._sorted[storage] = listed
+        return listed
+
+    def as_of(self, storage: str, version: int) -> list[Stored]:
+        """What ``all`` would have said at ``version``. Raises ``Expired``."""
+        if version >= self.version:
+            return self.all(storage)
+        if version < self._forgotten:
+            raise Expired(version, self._forgotten)
+        then = dict(self._objects.get(storage, {}))
+        for commit in reversed(self._history):
+            if commit.version <= version:
+                break
+            if commit.storage != storage:
+                continue
+            if commit.before is None:
+                then.pop(commit.after.key, None)
+            else:
+                then[commit.after.key] = commit.before
+        return [then[key] for key in sorted(then)]
+
+    def since(self, storage: str, version: int) -> Iterator[Commit]:
+        """The commits after ``version``. Raises ``Expired``."""
+        if version < self._forgotten:
+            raise Expired(version, self._forgotten)
+        return (c for c in list(self._history) if c.version > version and c.storage == storage)
+
+    def next_version(self) -> int:
+        """The version that the next commit will have; objects carry it inside."""
+        return self.version + 1
+
+    def put(self, storage: str, key: Key, obj: Object) -> Stored:
+        """Commits a creation or change; ``obj`` must carry ``next_version`` already."""
+        objects = self._objects.setdefault(storage, {})
+        before = objects.get(key)
+        after = Stored(key, obj, self.next_version())
+        objects[key] = after
+        self._commit(Commit(after.version, storage, before, after))
+        return after
+
+    def remove(self, storage: str, key: Key, last: Object) -> Stored:
+        """Commits a deletion; ``last`` is the final state, under ``next_version``."""
+        before = self._objects[storage].pop(key)
+        after = Stored(key, last, self.next_version())
+        self._commit(Commit(after.version, storage, before, after, deleted=True))
+        return after
+
+    def compact(self) -> None:
+        """Forgets the history, as etcd does every five minutes."""
+        self._history.clear()
+        self._forgotten = self.version
+
+    def follow(self, storage: str | None, follower: Follower) -> Callable[[], None]:
+        """Calls ``follower`` in every later commit (of one kind, or of all) until released."""
+        followers = self._everything if storage is None else self._followers.setdefault(storage, [])
+        followers.append(follower)
+        return lambda: followers.remove(follower)
+
+    def _commit(self, commit: Commit) -> None:
+        self.version = commit.version
+        self._sorted[commit.storage] = None
+        if len(self._history) == self._history.maxlen:
+            self._forgotten = self._history[0].version
+        self._history.append(commit)
+        for follower in list(self._followers.get(commit.storage, ())):
+            follower(commit)
+        for follower in list(self._everything):
+            follower(commit)
