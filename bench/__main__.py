@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.contest import contest
 from bench.processes import BenchError
-from bench.report import RESULTS, Result, read, table, write
+from bench.report import RESULTS, Result, merged, read, table, write
 from bench.rows import ROWS
 
 
@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print_bars(measured)
     output = options.output or (None if options.quick else RESULTS)
     if output is not None:
-        _store(output, measured)
+        known = merged(read(output), measured.values())
+        write(output, [known[row.name] for row in ROWS if row.name in known])
     return 1 if failed else 0
 
 
@@ -60,12 +61,6 @@ def _print_bars(measured: dict[str, Result]) -> None:
         if row.bar and (result := measured.get(row.name)):
             verdict = "met" if row.bar.met(result) else "MISSED"
             print(f"{verdict:6}  {row.name}: {row.bar.sentence}")
-
-
-def _store(path: Path, measured: dict[str, Result]) -> None:
-    """Rows that were not measured now stay as they were."""
-    known = {result.name: result for result in read(path)} | measured
-    write(path, [known[row.name] for row in ROWS if row.name in known])
 
 
 if __name__ == "__main__":

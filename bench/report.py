@@ -1,6 +1,6 @@
 """What was measured: the table for a terminal, the file for programs, the table for the docs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -31,7 +31,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             ours=_rounded(ours),
             peer=_rounded(peer),
             peer_name=peer_name,
-            ratio=_rounded(ours / peer),
+            ratio=1.0 if ours == peer else _rounded(ours / peer),
             unit=unit,
         )
 
@@ -60,6 +60,11 @@ def read(path: Path) -> list[Result]:
 
 def write(path: Path, results: Sequence[Result]) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
+
+
+def merged(known: Iterable[Result], measured: Iterable[Result]) -> dict[str, Result]:
+    """By name; rows that were not measured now stay as they were."""
+    return {result.name: result for result in (*known, *measured)}
 
 
 def inserted(page: str, results: Sequence[Result]) -> str:

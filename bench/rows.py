@@ -72,15 +72,15 @@ ROWS = (
     Row(
         name="cache.cpu_vs_official",
         unit="us/pod",
-        ours=Contender("backstay", "bench.decode:ours", 2_000, 500),
+        ours=Contender("backstay", "bench.decode:ours", 2_000, 50),
         peer=Contender("kubernetes 37", "bench.decode:official", 2_000, 50),
         bar=Bar("at least 50 times less CPU than the peer", lambda row: row.ratio <= 1 / 50),
     ),
     Row(
         name="cache.cpu_vs_json",
         unit="us/pod",
-        ours=Contender("backstay", "bench.decode:ours", 2_000, 500),
-        peer=Contender("json.loads", "bench.decode:stdlib_json", 2_000, 500),
+        ours=Contender("backstay", "bench.decode:ours", 2_000, 50),
+        peer=Contender("json.loads", "bench.decode:stdlib_json", 2_000, 50),
     ),
     Row(
         name="cache.max_stall_ms",
@@ -101,15 +101,15 @@ ROWS = (
     Row(
         name="write.cpu_us",
         unit="us",
-        ours=Contender("backstay", "bench.writing:ours", 4_000, 64),
-        peer=Contender("bare aiohttp", "bench.writing:bare", 4_000, 64),
+        ours=Contender("backstay", "bench.writing:ours", 4_000, 4),
+        peer=Contender("bare aiohttp", "bench.writing:bare", 4_000, 4),
         serves=Serves.CALLS,
     ),
     Row(
         name="write.cpu_us_vs_kubernetes_asyncio",
         unit="us",
-        ours=Contender("backstay", "bench.writing:ours", 4_000, 64),
-        peer=Contender("kubernetes_asyncio 36", "bench.writing:kubernetes_asyncio", 1_000, 64),
+        ours=Contender("backstay", "bench.writing:ours", 4_000, 4),
+        peer=Contender("kubernetes_asyncio 36", "bench.writing:kubernetes_asyncio", 1_000, 4),
         serves=Serves.CALLS,
     ),
     Row(

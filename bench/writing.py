@@ -7,7 +7,6 @@ needs to know that it worked.
 """
 
 import asyncio
-import itertools
 import time
 from collections.abc import Awaitable, Callable
 
@@ -87,17 +86,19 @@ def kubernetes_asyncio(job: Job) -> Measure:
 
 
 async def _cpu_per_call(call: Callable[[], Awaitable[None]], amount: int) -> float:
-    async def repeat(turns: "itertools.repeat[None]") -> None:
-        for _ in turns:
+    callers = min(_AT_ONCE, amount)
+    each = amount // callers
+
+    async def repeat(times: int) -> None:
+        for _ in range(times):
             await call()
 
-    async def all_at_once(each: int) -> None:
+    async def all_at_once(times: int) -> None:
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
-                group.create_task(repeat(itertools.repeat(None, each)))
+            for _ in range(callers):
+                group.create_task(repeat(times))
 
-    each = max(1, amount // _AT_ONCE)
-    await all_at_once(2)
+    await all_at_once(2)  # Now every caller has a connection to come back to.
     started = time.process_time()
     await all_at_once(each)
-    return (time.process_time() - started) / (each * _AT_ONCE) * 1e6
+    return (time.process_time() - started) / (each * callers) * 1e6
