@@ -37,6 +37,7 @@ def test_a_deletion_says_only_what_was_asked() -> None:
     kind = {"apiVersion": "v1", "kind": "DeleteOptions"}
     assert delete_options({}) == kind
     assert delete_options({"uid": None, "grace": None}) == kind
+    assert delete_options(None, dry_run=True) == {**kind, "dryRun": ["All"]}
     assert delete_options({"grace": 0}) == {**kind, "gracePeriodSeconds": 0}
     assert delete_options({"uid": "u", "resource_version": "7", "propagation": "Orphan"}) == {
         **kind,

@@ -128,6 +128,16 @@ ON_THE_WIRE: dict[str, tuple[Verb, tuple[str, str, dict[str, str], str | None, o
             },
         ),
     ),
+    "delete for show": (
+        lambda c: c.delete(NODES, "n1", dry_run=True),
+        (
+            "DELETE",
+            "/api/v1/nodes/n1",
+            {"dryRun": "All"},
+            "application/json",
+            {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]},
+        ),
+    ),
     "delete a collection": (
         lambda c: c.delete_collection(PODS, namespace="ns", labels="a=b", fields="x=y"),
         (
@@ -441,6 +451,14 @@ async def test_time_spent_in_our_own_limit_counts_towards_the_deadline() -> None
         await api.client.get(NODES, "n1", timeout=5.0)
     assert [sent.at for sent in api.link().sent] == [0.0, 4.0]
     assert now() == 6.0
+
+
+@virtual_time
+async def test_a_call_that_has_no_time_is_not_sent() -> None:
+    api = await world()
+    with pytest.raises(errors.Unreachable, match=r"^GET /api/v1/nodes/n1: not sent, its 0 s were"):
+        await api.client.get(NODES, "n1", timeout=0.0)
+    assert api.sent() == []
 
 
 @virtual_time

@@ -127,8 +127,12 @@ def write(
     )
 
 
-def delete_options(conditions: Preconditions) -> Mapping[str, object]:
-    """The body of a deletion; an empty one is as good as none."""
+def delete_options(
+    conditions: Preconditions | None, *, dry_run: bool = False
+) -> Mapping[str, object]:
+    """The body of a deletion. A server that is given one looks nowhere else for options, so a
+    dry run has to stand here: one that is asked for in the query deletes in earnest."""
+    conditions = conditions or {}
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
     preconditions = {
         "uid": conditions.get("uid"),
@@ -141,4 +145,6 @@ def delete_options(conditions: Preconditions) -> Mapping[str, object]:
         options["gracePeriodSeconds"] = grace
     if (propagation := conditions.get("propagation")) is not None:
         options["propagationPolicy"] = propagation
+    if dry_run:
+        options["dryRun"] = ["All"]
     return options

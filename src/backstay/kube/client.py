@@ -262,9 +262,8 @@ class KubeClient:
     ) -> Reply:
         """Ends with ``Conflict`` when a precondition (uid, resourceVersion) does not hold."""
         path = resource.path(namespace=namespace, name=name)
-        return await self.send(
-            write("DELETE", resource, path, delete_options(conditions or {}), options)
-        )
+        body = delete_options(conditions, dry_run=options.get("dry_run", False))
+        return await self.send(write("DELETE", resource, path, body, options))
 
     async def delete_collection(
         self,
@@ -279,7 +278,7 @@ class KubeClient:
         """Deletes what the selectors match; preconditions hold for every one of them."""
         path = resource.path(namespace=namespace)
         extra = query(labelSelector=labels, fieldSelector=fields)
-        body = delete_options(conditions or {})
+        body = delete_options(conditions, dry_run=options.get("dry_run", False))
         return await self.send(write("DELETE", resource, path, body, options, extra=extra))
 
     async def evict(
@@ -295,7 +294,7 @@ class KubeClient:
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": delete_options(conditions or {}),
+            "deleteOptions": delete_options(conditions),
         }
         path = PODS.path(namespace=namespace, name=name, subresource="eviction")
         return await self.send(write("POST", PODS, path, body, options))
