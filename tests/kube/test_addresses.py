@@ -156,5 +156,7 @@ def test_nobody_has_a_turn_when_the_time_is_over() -> None:
     assert Turns(known(A), 0.0).next(0.0) is None
 
 
-def test_a_turn_is_never_longer_than_the_time_that_is_left() -> None:
-    assert Turns(known(), 0.0).next(0.5) == Turn(VIP, 0.5, hurried=True)
+def test_a_call_with_little_time_leaves_some_of_it_to_every_address() -> None:
+    turns = Turns(known(A), 0.0)
+    assert turns.next(0.5) == Turn(VIP, 0.25, hurried=True)
+    assert turns.next(0.25) == Turn(A, 0.25, hurried=True)

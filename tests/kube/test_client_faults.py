@@ -472,14 +472,15 @@ def test_no_call_outlives_its_deadline_and_no_write_is_carried_out_twice(
         st.sampled_from(["refuses", "accepts nothing", "accepts slowly"]), min_size=0, max_size=3
     ),
     place=st.integers(0, 3),
+    timeout=st.floats(0.1, 20.0),
     call=st.sampled_from([read, change, follow]),
 )
 def test_one_address_that_works_is_enough(
-    faults: list[str], place: int, call: Callable[..., Awaitable[None]]
+    faults: list[str], place: int, timeout: float, call: Callable[..., Awaitable[None]]
 ) -> None:
     async def story() -> None:
         api = await afflicted([*faults[:place], "none", *faults[place:]])
-        await call(api, timeout=CONNECT_BUDGET + 0.1)
-        assert now() <= CONNECT_BUDGET
+        await call(api, timeout=timeout)
+        assert now() <= min(timeout, CONNECT_BUDGET)
 
     run(story())

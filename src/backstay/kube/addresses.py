@@ -54,8 +54,6 @@ class Addresses:
             return
         self._learned = found
         self._rests_until = {u: at for u, at in self._rests_until.items() if u in self.all}
-        if self._current not in self.all:
-            self._current = self.configured
 
     @property
     def _is_gateway(self) -> bool:
@@ -103,8 +101,11 @@ class Turns:
         if left <= 0 or not self:
             return None
         if self._hurried:
-            return Turn(self._hurried.popleft(), min(left, self._share), hurried=True)
-        return Turn(self._slow.popleft(), left / (len(self._slow) + 1), hurried=False)
+            # A call that has less time than the budget leaves each address its part of that.
+            patience = min(self._share, left / len(self._hurried))
+            return Turn(self._hurried.popleft(), patience, hurried=True)
+        patience = left / len(self._slow)
+        return Turn(self._slow.popleft(), patience, hurried=False)
 
     def unreached(self, turn: Turn, after: float) -> None:
         """No connection came about: was that a refusal, or was its share too short for it?"""
