@@ -66,7 +66,8 @@ class Badges:
         self._tokens = list(tokens)
 
     async def grant(self) -> Grant:
-        await asyncio.sleep(self.fetching_takes)
+        if self.fetching_takes:
+            await asyncio.sleep(self.fetching_takes)
         return Grant(headers={"authorization": f"Bearer {self._tokens[0]}"}, tls=self.tls)
 
     def refused(self, grant: Grant) -> None:
