@@ -33,30 +33,41 @@ class Expired(Exception):
 
 
 class Stored:
-    """An object as of one version. ``encoded`` is its JSON, made when first asked for."""
+    """An object as of one version, without its ``kind`` and ``apiVersion``: those belong to the
+    version of the API in which somebody asks for it. Encoded once, however many ask."""
 
-    __slots__ = ("_encoded", "_events", "key", "object", "version")
+    __slots__ = ("_encoded", "key", "object", "version")
 
     def __init__(self, key: Key, obj: Object, version: int) -> None:
         self.key = key
         self.object = obj
         self.version = version
-        self._encoded: bytes | None = None
-        self._events: dict[str, bytes] = {}
+        self._encoded: dict[tuple[bytes, bytes], bytes] = {}
 
     @property
-    def encoded(self) -> bytes:
-        if self._encoded is None:
-            self._encoded = _encoder.encode(self.object)
-        return self._encoded
+    def item(self) -> bytes:
+        """As the items of a list have it."""
+        return self._made(b"", b"")
 
-    def event(self, kind: str) -> bytes:
-        """The line of a watch that tells of this object, the same bytes for every watcher."""
-        line = self._events.get(kind)
-        if line is None:
-            line = b'{"type":"%s","object":%s}\n' % (kind.encode(), self.encoded)
-            self._events[kind] = line
-        return line
+    def encoded(self, head: bytes) -> bytes:
+        """As an answer; ``head`` is the beginning, with kind and apiVersion."""
+        return self._made(head, b"")
+
+    def line(self, head: bytes, event: bytes) -> bytes:
+        """As a line of a watch."""
+        return self._made(head, event)
+
+    def _made(self, head: bytes, event: bytes) -> bytes:
+        made = self._encoded.get((head, event))
+        if made is None:
+            if event:
+                made = b'{"type":"%s","object":%s}\n' % (event, self._made(head, b""))
+            elif head:
+                made = head + self._made(b"", b"")[1:]
+            else:
+                made = _encoder.encode(self.object)
+            self._encoded[head, event] = made
+        return made
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -78,7 +89,7 @@ class Store:
 
     def __init__(self, *, history: int = HISTORY, first_version: int = 1) -> None:
         self._objects: dict[str, dict[Key, Stored]] = {}
-        self._sorted: dict[str, list[Stored] | None] = {}
+        self._sorted: dict[str, list[Key]] = {}
         self._history: deque[Commit] = deque(maxlen=history)
         self._followers: dict[str, list[Follower]] = {}
         self._everything: list[Follower] = []
@@ -89,13 +100,12 @@ class Store:
         return self._objects.get(storage, {}).get(key)
 
     def all(self, storage: str) -> list[Stored]:
-        """In the order of their keys, as etcd lists them. The list must not be changed."""
-        listed = self._sorted.get(storage)
-        if listed is None:
-            found = self._objects.get(storage, {})
-            listed = [found[key] for key in sorted(found)]
-            self._sorted[storage] = listed
-        return listed
+        """In the order of their keys, as etcd lists them."""
+        found = self._objects.get(storage, {})
+        keys = self._sorted.get(storage)
+        if keys is None:
+            keys = self._sorted[storage] = sorted(found)
+        return [found[key] for key in keys]
 
     def as_of(self, storage: str, version: int) -> list[Stored]:
         """What ``all`` would have said at ``version``. Raises ``Expired``."""
@@ -154,7 +164,8 @@ class Store:
 
     def _commit(self, commit: Commit) -> None:
         self.version = commit.version
-        self._sorted[commit.storage] = None
+        if commit.before is None or commit.deleted:
+            self._sorted.pop(commit.storage, None)
         if len(self._history) == self._history.maxlen:
             self._forgotten = self._history[0].version
         self._history.append(commit)

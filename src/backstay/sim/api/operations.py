@@ -1,0 +1,343 @@
+"""Operations: the verbs that change something, each of them one step that happens or does not.
+
+The order of checks is the server's: find, preconditions, mutate, what may not change, rules,
+validation, commit. Nothing in here awaits, so two requests can never be half-way at once.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from backstay.seam.clock import Rng, WallClock
+from backstay.sim.api import names, status
+from backstay.sim.api.kinds import KindInfo, Kinds, Object
+from backstay.sim.api.managed import track_update
+from backstay.sim.api.requests import Target
+from backstay.sim.api.rules import KindRules
+from backstay.sim.api.status import Cause
+from backstay.sim.api.store import Store, Stored
+
+_FOREGROUND = "foregroundDeletion"
+_ORPHAN = "orphan"
+_ATTEMPTS_AT_A_NAME = 8
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Who writes, and whether in earnest."""
+
+    manager: str
+    dry_run: bool = False
+    operation: str = "Update"
+
+
+class DeleteOptions(msgspec.Struct, frozen=True):
+    """How to delete; ``propagation`` is Background, Foreground, Orphan or empty."""
+
+    grace: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    propagation: str = ""
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """What a deletion led to: ``gone``, or still there and on its way."""
+
+    stored: Stored
+    gone: bool
+
+
+class Operations:
+    """Changes to one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        kinds: Kinds,
+        rules: Callable[[KindInfo], KindRules],
+        *,
+        wall: WallClock,
+        rng: Rng,
+    ) -> None:
+        self.store = store
+        self.kinds = kinds
+        self.rules = rules
+        self._wall = wall
+        self._rng = rng
+
+    def now(self) -> str:
+        return stamp(self._wall.now())
+
+    def find(self, target: Target) -> Stored:
+        found = self.store.get(target.info.storage, target.key)
+        if found is None:
+            raise status.not_found(target.info, target.name)
+        return found
+
+    # Creating
+
+    def create(self, target: Target, sent: Object, write: Write) -> Stored:
+        """``sent`` is without kind and apiVersion; the target has no name yet."""
+        info = target.info
+        rules = self.rules(info)
+        meta = dict(sent.get("metadata") or {})
+        self._place(target, meta)
+        self._name(info, target.namespace, meta)
+        obj = rules.on_create({**sent, "metadata": meta})
+        meta = obj["metadata"]
+        causes = [*names.check(info, meta), *rules.validate(obj, None)]
+        if causes:
+            raise status.invalid(info, meta.get("name", ""), causes)
+        key = (target.namespace, meta["name"])
+        if self.store.get(info.storage, key) is not None:
+            raise status.already_exists(info, key[1])
+        if meta.get("resourceVersion"):
+            raise status.Refusal(
+                500, "InternalError", "resourceVersion should not be set on objects to be created"
+            )
+        self._enter_namespace(info, target.namespace, key[1])
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            meta.pop(field, None)
+        meta["uid"] = self._uid()
+        meta["creationTimestamp"] = self.now()
+        if rules.generation:
+            meta["generation"] = 1
+        else:
+            meta.pop("generation", None)
+        return self._commit(target, key, None, self._tracked(target, None, obj, write), write)
+
+    def _place(self, target: Target, meta: dict[str, Any]) -> None:
+        if not target.info.namespaced:
+            meta.pop("namespace", None)
+            return
+        said = meta.setdefault("namespace", target.namespace)
+        if said != target.namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+
+    def _name(self, info: KindInfo, namespace: str, meta: dict[str, Any]) -> None:
+        prefix = meta.get("generateName")
+        if meta.get("name") or not prefix:
+            return
+        for _ in range(_ATTEMPTS_AT_A_NAME):
+            meta["name"] = names.generated(prefix, self._rng)
+            if self.store.get(info.storage, (namespace, meta["name"])) is None:
+                return
+
+    def _enter_namespace(self, info: KindInfo, namespace: str, name: str) -> None:
+        if not info.namespaced:
+            return
+        holder = self.store.get("namespaces", ("", namespace))
+        if holder is None:
+            namespaces = self.kinds.find("", "v1", "namespaces")
+            assert namespaces is not None
+            raise status.not_found(namespaces, namespace)
+        if holder.object["metadata"].get("deletionTimestamp"):
+            why = (
+                f"unable to create new content in namespace {namespace} because it is being "
+                "terminated"
+            )
+            ending = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated",
+                           "metadata.namespace")  # fmt: skip
+            raise status.forbidden(info, name, why, [ending])
+
+    def _uid(self) -> str:
+        digits = self._rng.token(32).translate(_HEX)
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    # Changing
+
+    def replace(self, target: Target, sent: Object, write: Write) -> tuple[Stored, bool]:
+        """The stored object, and whether it was created."""
+        info = target.info
+        rules = self.rules(info)
+        meta = sent.get("metadata") or {}
+        names.check_against_url(target, meta)
+        found = self.store.get(info.storage, target.key)
+        if found is None:
+            if not rules.create_on_update or target.subresource:
+                raise status.not_found(info, target.name)
+            collection = msgspec.structs.replace(target, name="")
+            return self.create(collection, sent, write), True
+        if not meta.get("resourceVersion") and not rules.blind_update:
+            missing = Cause("FieldValueInvalid", "Invalid value: 0x0: must be specified for an "
+                            "update", "metadata.resourceVersion")  # fmt: skip
+            raise status.invalid(info, target.name, [missing])
+        return self._update(target, found, sent, write), False
+
+    def patch(self, target: Target, change: Callable[[Object], Object], write: Write) -> Stored:
+        """``change`` sees the object with kind and apiVersion, as clients do."""
+        found = self.find(target)
+        changed = strip(target.info, change(self.full(target.info, found.object)))
+        names.check_against_url(target, changed.get("metadata") or {})
+        return self._update(target, found, changed, write)
+
+    def full(self, info: KindInfo, obj: Object) -> Object:
+        return {"apiVersion": info.api_version, "kind": info.kind, **obj}
+
+    def _update(self, target: Target, found: Stored, sent: Object, write: Write) -> Stored:
+        info, old = target.info, found.object
+        rules = self.rules(info)
+        self._check_preconditions(target, found, sent.get("metadata") or {})
+        new = {**sent, "metadata": self._kept_meta(old["metadata"], sent.get("metadata") or {})}
+        if target.subresource == "status":
+            new = rules.on_status_update(new, old)
+        else:
+            new = rules.on_update(new, old)
+        causes = [*names.check(info, new["metadata"]), *rules.validate(new, old)]
+        if causes:
+            raise status.invalid(info, target.name, causes)
+        if (
+            rules.generation
+            and target.subresource != "status"
+            and rules.spec_of(new) != rules.spec_of(old)
+        ):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        new = self._tracked(target, old, new, write)
+        if new == old:
+            return found
+        meta = new["metadata"]
+        waits = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")
+        if meta.get("deletionTimestamp") and not waits:
+            return self._remove(target, found, new, write)
+        return self._commit(target, target.key, found, new, write)
+
+    def _check_preconditions(self, target: Target, found: Stored, sent: dict[str, Any]) -> None:
+        meta = found.object["metadata"]
+        uid, version = sent.get("uid"), sent.get("resourceVersion")
+        if uid and uid != meta["uid"]:
+            raise _precondition(target, "UID", uid, meta["uid"])
+        if version and version != meta["resourceVersion"]:
+            raise status.stale(target.info, target.name)
+
+    def _kept_meta(self, old: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
+        """What a client says of the metadata, except for what is not its to say."""
+        meta = {k: v for k, v in sent.items() if v not in (None, {}, [])}
+        for field in _SERVER_OWNED:
+            if field in old:
+                meta[field] = old[field]
+            else:
+                meta.pop(field, None)
+        return meta
+
+    # Deleting
+
+    def delete(self, target: Target, options: DeleteOptions, write: Write) -> Deleted:
+        found = self.find(target)
+        self._check_deletion(target, found, options)
+        meta = dict(found.object["metadata"])
+        grace = self.rules(target.info).grace(found.object, options.grace)
+        finalizers = _finalizers_for(meta.get("finalizers") or [], options.propagation)
+        changed = dict(found.object)
+        changed["metadata"] = meta
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+        if not grace and not finalizers:
+            return Deleted(self._remove(target, found, changed, write), True)
+        self._mark_deleting(meta, grace)
+        if meta == found.object["metadata"]:
+            return Deleted(found, False)
+        return Deleted(self._commit(target, target.key, found, changed, write), False)
+
+    def _check_deletion(self, target: Target, found: Stored, options: DeleteOptions) -> None:
+        meta = found.object["metadata"]
+        for what, asked, actual in (
+            ("UID", options.uid, meta["uid"]),
+            ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
+        ):
+            if asked is not None and asked != actual:
+                raise _precondition(target, what, asked, actual)
+
+    def _mark_deleting(self, meta: dict[str, Any], grace: int) -> None:
+        """A deletion can be hurried by a later one, never delayed."""
+        before = meta.get("deletionGracePeriodSeconds")
+        if meta.get("deletionTimestamp"):
+            if before is None or grace >= before:
+                return
+            began = parse_stamp(meta["deletionTimestamp"]) - timedelta(seconds=before)
+            meta["deletionTimestamp"] = stamp(began + timedelta(seconds=grace))
+        else:
+            meta["deletionTimestamp"] = stamp(self._wall.now() + timedelta(seconds=grace))
+        meta["deletionGracePeriodSeconds"] = grace
+        if meta.get("generation"):
+            meta["generation"] += 1
+
+    # Committing
+
+    def _tracked(self, target: Target, old: Object | None, new: Object, write: Write) -> Object:
+        if write.operation == "Apply":
+            return new
+        return track_update(
+            old, new,
+            manager=write.manager, operation="Update", api_version=target.info.api_version,
+            subresource=target.subresource, now=self.now(),
+            schema=self.kinds.schema(target.info), types=self.kinds.types,
+        )  # fmt: skip
+
+    def _commit(
+        self, target: Target, key: tuple[str, str], found: Stored | None, obj: Object, write: Write
+    ) -> Stored:
+        if write.dry_run:
+            return Stored(key, obj, found.version if found else 0)
+        return self.store.put(target.info.storage, key, self._versioned(obj))
+
+    def _remove(self, target: Target, found: Stored, last: Object, write: Write) -> Stored:
+        if write.dry_run:
+            return Stored(found.key, last, found.version)
+        return self.store.remove(target.info.storage, found.key, self._versioned(last))
+
+    def _versioned(self, obj: Object) -> Object:
+        version = str(self.store.next_version())
+        return {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
+
+
+_SERVER_OWNED = (
+    "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "generateName", "managedFields",
+)  # fmt: skip
+
+_HEX = str.maketrans("ghijklmnopqrstuvwxyz", "0123456789abcdef0123")
+
+
+def _precondition(target: Target, what: str, asked: str, actual: str) -> status.Refusal:
+    why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {actual}"
+    return status.conflict(target.info, target.name, why)
+
+
+def strip(info: KindInfo, obj: Object) -> Object:
+    """An object as it is stored: without kind and apiVersion, which must be this kind's."""
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    if version and version != info.api_version:
+        raise status.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({info.api_version})"
+        )
+    if kind and kind != info.kind:
+        raise status.bad_request(
+            f'{kind} in version "{info.api_version}" cannot be handled as a {info.kind}: '
+            "the kinds differ"
+        )
+    return {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+
+
+def stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_stamp(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _finalizers_for(finalizers: list[str], propagation: str) -> list[str]:
+    """Foreground and orphan deletion are finalizers that the garbage collector takes off."""
+    kept = [f for f in finalizers if f not in (_FOREGROUND, _ORPHAN)] if propagation else finalizers
+    if propagation == "Foreground":
+        return [*kept, _FOREGROUND]
+    if propagation == "Orphan":
+        return [*kept, _ORPHAN]
+    return list(kept)

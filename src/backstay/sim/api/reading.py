@@ -1,0 +1,258 @@
+"""Reading: lists in pages, and watches.
+
+A page that continues an older list shows the picture of then, rebuilt from the history. A watch
+starts from a version, from "any", or with the objects that are there (``sendInitialEvents``);
+it sends bookmarks, and it never loses, repeats or reorders an event. A watcher that does not
+read is cut off when too much waits for it, as the server does it.
+"""
+
+import asyncio
+import base64
+from collections import deque
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from backstay.sim.api.kinds import KindInfo, Object
+from backstay.sim.api.requests import Query, Target
+from backstay.sim.api.selectors import Test, everything, select
+from backstay.sim.api.status import Cause, Refusal, bad_request, expired
+from backstay.sim.api.store import Commit, Expired, Store, Stored
+
+BOOKMARK_EVERY = 60.0
+WATCH_SECONDS = 1800
+_BACKLOG = 10_000
+_BATCH = 500
+
+_json = msgspec.json.Encoder()
+
+
+def head(info: KindInfo) -> bytes:
+    """How an encoded object of this kind begins."""
+    return b'{"kind":"%s","apiVersion":"%s",' % (info.kind.encode(), info.api_version.encode())
+
+
+class _Token(msgspec.Struct, frozen=True):
+    """What a continue token says: the version of the list, and the key after which to go on."""
+
+    v: str
+    rv: int
+    start: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a list answers."""
+
+    items: list[Stored]
+    version: int
+    token: str = ""
+    remaining: int = 0
+
+
+class Reader:
+    """Reads one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def page(self, target: Target, query: Query) -> Page:
+        _check_match(query)
+        token = _decode_token(query.text("continue"))
+        asked = query.version()
+        if token and asked is not None and asked > 0:
+            raise bad_request("specifying resource version is not allowed when using continue")
+        if asked is not None and asked > self._store.version:
+            raise _too_large(asked, self._store.version)
+        exact = query.text("resourceVersionMatch") == "Exact"
+        version = token.rv if token else (asked if exact and asked else self._store.version)
+        try:
+            everything_then = self._store.as_of(target.info.storage, version)
+        except Expired as error:
+            raise self._expired(error, token) from None
+        test = _scoped(target, query)
+        matching = [stored for stored in everything_then if test(stored.object)]
+        if token:
+            after = tuple(token.start.split("/", 1))
+            matching = [stored for stored in matching if stored.key > after]
+        limit = query.number("limit") or 0
+        if not limit or len(matching) <= limit:
+            return Page(matching, version)
+        last = "/".join(matching[limit - 1].key)
+        return Page(matching[:limit], version, _encode_token(version, last), len(matching) - limit)
+
+    def _expired(self, error: Expired, token: _Token | None) -> Refusal:
+        if token is None:
+            return expired(f"The resourceVersion for the provided list is too old: {error}")
+        refusal = expired(
+            "The provided continue parameter is too old to display a consistent list result. You "
+            "can start a new list without the continue parameter, or use the continue token in "
+            "this response to retrieve the remainder of the results. Continuing with the provided "
+            "token results in an inconsistent list - objects that were created, modified, or "
+            "deleted between the time the first chunk was returned and now may show up in the list."
+        )
+        refusal.continue_token = _encode_token(self._store.version, token.start)
+        return refusal
+
+    async def watch(self, target: Target, query: Query) -> AsyncIterator[bytes]:
+        """The answer's body. Raises a ``Refusal`` before anything is sent."""
+        _check_watch(query)
+        watcher = Watcher(self._store, target, query)
+        return watcher.lines()
+
+
+class Watcher:
+    """One watch. It follows the store from the moment it is made, so nothing falls in between."""
+
+    def __init__(self, store: Store, target: Target, query: Query) -> None:
+        self._store = store
+        self._info = target.info
+        self._head = head(target.info)
+        self._test = _scoped(target, query)
+        self._bookmarks = query.flag("allowWatchBookmarks")
+        self._initial = query.flag("sendInitialEvents")
+        self._seconds = query.number("timeoutSeconds") or WATCH_SECONDS
+        self._waiting: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._overrun = False
+        self._begin(query.version())
+        self._release = store.follow(target.info.storage, self._follow)
+
+    def _begin(self, version: int | None) -> None:
+        if self._initial or not version:
+            for stored in self._store.all(self._info.storage):
+                if self._test(stored.object):
+                    self._waiting.append(stored.line(self._head, b"ADDED"))
+            if self._initial:
+                self._waiting.append(self._bookmark(initial_end=True))
+            return
+        try:
+            for commit in self._store.since(self._info.storage, version):
+                self._follow(commit)
+        except Expired as error:
+            self._waiting.append(_error_line(expired(str(error))))
+            self._overrun = True
+
+    def _follow(self, commit: Commit) -> None:
+        line = self._line(commit)
+        if line is None:
+            return
+        self._waiting.append(line)
+        if len(self._waiting) > _BACKLOG:
+            self._overrun = True
+        self._wake.set()
+
+    def _line(self, commit: Commit) -> bytes | None:
+        """By whether the object matched before and matches now: a watcher sees only its own."""
+        test = self._test
+        before = commit.before is not None and (test is everything or test(commit.before.object))
+        now = not commit.deleted and (test is everything or test(commit.after.object))
+        if now:
+            return commit.after.line(self._head, b"MODIFIED" if before else b"ADDED")
+        if before:
+            return commit.after.line(self._head, b"DELETED")
+        return None
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._seconds
+        bookmark_at = loop.time() + BOOKMARK_EVERY
+        try:
+            while True:
+                while self._waiting:
+                    count = min(len(self._waiting), _BATCH)
+                    yield b"".join([self._waiting.popleft() for _ in range(count)])
+                if self._overrun or loop.time() >= ends_at:
+                    return
+                if self._bookmarks and loop.time() >= bookmark_at:
+                    bookmark_at = loop.time() + BOOKMARK_EVERY
+                    yield self._bookmark()
+                    continue
+                self._wake.clear()
+                try:
+                    async with asyncio.timeout_at(
+                        min(ends_at, bookmark_at) if self._bookmarks else ends_at
+                    ):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._release()
+
+    def _bookmark(self, *, initial_end: bool = False) -> bytes:
+        meta: Object = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
+        if initial_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        body = {"kind": self._info.kind, "apiVersion": self._info.api_version, "metadata": meta}
+        return b'{"type":"BOOKMARK","object":%s}\n' % _json.encode(body)
+
+
+def _error_line(refusal: Refusal) -> bytes:
+    return b'{"type":"ERROR","object":%s}\n' % _json.encode(refusal.body())
+
+
+def _scoped(target: Target, query: Query) -> Test:
+    test = select(target.info, query.text("labelSelector"), query.text("fieldSelector"))
+    namespace, name = target.namespace, target.name
+    if not namespace and not name:
+        return test
+
+    def scoped(obj: Object) -> bool:
+        meta = obj["metadata"]
+        if namespace and meta.get("namespace") != namespace:
+            return False
+        return (not name or meta["name"] == name) and test(obj)
+
+    return scoped
+
+
+def _encode_token(version: int, start: str) -> str:
+    token = _json.encode(_Token("meta.k8s.io/v1", version, start))
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _decode_token(text: str) -> _Token | None:
+    if not text:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.json.decode(raw, type=_Token)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+
+
+def _too_large(asked: int, current: int) -> Refusal:
+    cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+    return Refusal(
+        504, "Timeout", f"Too large resource version: {asked}, current: {current}",
+        details={}, causes=[cause], retry_after=1,
+    )  # fmt: skip
+
+
+_NEEDS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+_NOT_EXACTLY_ZERO = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+_NEEDS_MATCH = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+_NOT_FOR_WATCH = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+
+
+def _check_match(query: Query) -> None:
+    match = query.text("resourceVersionMatch")
+    if match and query.version() is None:
+        raise _list_options("resourceVersionMatch", _NEEDS_VERSION)
+    if match == "Exact" and query.version() == 0:
+        raise _list_options("resourceVersionMatch", _NOT_EXACTLY_ZERO)
+
+
+def _check_watch(query: Query) -> None:
+    match = query.text("resourceVersionMatch")
+    if query.flag("sendInitialEvents") and match != "NotOlderThan":
+        raise _list_options("resourceVersionMatch", _NEEDS_MATCH)
+    if match and not query.flag("sendInitialEvents"):
+        raise _list_options("resourceVersionMatch", _NOT_FOR_WATCH)
+
+
+def _list_options(field: str, why: str) -> Refusal:
+    cause = Cause("FieldValueForbidden", f"Forbidden: {why}", field)
+    return Refusal(
+        422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {field}: {cause.message}',
+        details={"group": "meta.k8s.io", "kind": "ListOptions"}, causes=[cause],
+    )  # fmt: skip

@@ -1,0 +1,64 @@
+"""Rules: what each kind does of its own when it is written or deleted.
+
+``KindRules`` is how most kinds behave; ``kind_rules.py`` has those that differ, one class each,
+in one table. A rule sees whole objects and returns new ones; it never reads the store.
+"""
+
+from collections.abc import Sequence
+
+from backstay.sim.api.kinds import KindInfo, Object
+from backstay.sim.api.status import Cause
+
+
+class KindRules:
+    """The rules of one kind.
+
+    ``generation``: whether a change of the spec raises ``metadata.generation``.
+    ``create_on_update``: whether a PUT may create. ``blind_update``: whether a PUT may come
+    without a resourceVersion. ``returns_deleted``: whether DELETE answers with the object.
+    """
+
+    generation = False
+    create_on_update = False
+    blind_update = True
+    returns_deleted = False
+
+    def __init__(self, info: KindInfo) -> None:
+        self.info = info
+        self.has_status = "status" in info.subresources
+
+    def on_create(self, obj: Object) -> Object:
+        """Defaults, and away with what a creator may not say (such as a status)."""
+        return {k: v for k, v in obj.items() if k != "status"} if self.has_status else obj
+
+    def on_update(self, new: Object, old: Object) -> Object:
+        """What an update of the main resource may not change stays as it was."""
+        return _with(new, "status", old.get("status")) if self.has_status else new
+
+    def on_status_update(self, new: Object, old: Object) -> Object:
+        """What an update of the status subresource may not change stays as it was."""
+        return _with(new, "spec", old.get("spec"))
+
+    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
+        """Every reason why ``new`` cannot be; ``old`` is None for a creation."""
+        return ()
+
+    def grace(self, obj: Object, requested: int | None) -> int:
+        """Seconds between a deletion and the end; 0 is at once."""
+        return 0
+
+    def spec_of(self, obj: Object) -> object:
+        """What ``generation`` counts changes of."""
+        return obj.get("spec")
+
+
+def _with(obj: Object, field: str, value: object) -> Object:
+    """A copy with one field as given; None takes it away."""
+    if obj.get(field) is value:
+        return obj
+    changed = dict(obj)
+    if value is None:
+        changed.pop(field, None)
+    else:
+        changed[field] = value
+    return changed
