@@ -63,6 +63,7 @@ class KindInfo(msgspec.Struct, frozen=True, rename="camel"):
     subresources: dict[str, Subresource] = {}
     selectable: tuple[str, ...] = ()
     type: str = ""
+    built_in: bool = True
 
     @property
     def resource(self) -> Resource:

@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from backstay.seam.clock import Rng, WallClock
-from backstay.sim.api import names, status
+from backstay.sim.api import managed, names, status
 from backstay.sim.api.kinds import KindInfo, Kinds, Object
-from backstay.sim.api.managed import track_update
 from backstay.sim.api.requests import Target
 from backstay.sim.api.rules import KindRules
 from backstay.sim.api.status import Cause
@@ -175,6 +174,25 @@ class Operations:
         names.check_against_url(target, changed.get("metadata") or {})
         return self._update(target, found, changed, write)
 
+    def apply(
+        self, target: Target, applied: Object, write: Write, *, force: bool
+    ) -> tuple[Stored, bool]:
+        """Server-side apply: the stored object, and whether it was created."""
+        found = self.store.get(target.info.storage, target.key)
+        names.check_against_url(target, applied.get("metadata") or {})
+        if found is None and target.subresource:
+            raise status.not_found(target.info, target.name)
+        merged = managed.apply(
+            found.object if found else None, applied,
+            manager=write.manager, force=force, subresource=target.subresource,
+            now=self.now(), api_version=target.info.api_version,
+            schema=self.kinds.schema(target.info), types=self.kinds.types,
+        )  # fmt: skip
+        if found is None:
+            merged["metadata"]["name"] = target.name
+            return self.create(msgspec.structs.replace(target, name=""), merged, write), True
+        return self._update(target, found, merged, write), False
+
     def full(self, info: KindInfo, obj: Object) -> Object:
         return {"apiVersion": info.api_version, "kind": info.kind, **obj}
 
@@ -182,7 +200,10 @@ class Operations:
         info, old = target.info, found.object
         rules = self.rules(info)
         self._check_preconditions(target, found, sent.get("metadata") or {})
-        new = {**sent, "metadata": self._kept_meta(old["metadata"], sent.get("metadata") or {})}
+        meta = self._kept_meta(old["metadata"], sent.get("metadata") or {})
+        if write.operation == "Update" and "managedFields" in old["metadata"]:
+            meta["managedFields"] = old["metadata"]["managedFields"]
+        new = {**sent, "metadata": meta}
         if target.subresource == "status":
             new = rules.on_status_update(new, old)
         else:
@@ -272,7 +293,7 @@ class Operations:
     def _tracked(self, target: Target, old: Object | None, new: Object, write: Write) -> Object:
         if write.operation == "Apply":
             return new
-        return track_update(
+        return managed.track_update(
             old, new,
             manager=write.manager, operation="Update", api_version=target.info.api_version,
             subresource=target.subresource, now=self.now(),
@@ -298,7 +319,7 @@ class Operations:
 
 _SERVER_OWNED = (
     "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation",
-    "deletionTimestamp", "deletionGracePeriodSeconds", "generateName", "managedFields",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "generateName",
 )  # fmt: skip
 
 _HEX = str.maketrans("ghijklmnopqrstuvwxyz", "0123456789abcdef0123")

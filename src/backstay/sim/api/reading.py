@@ -93,11 +93,10 @@ class Reader:
         refusal.continue_token = _encode_token(self._store.version, token.start)
         return refusal
 
-    async def watch(self, target: Target, query: Query) -> AsyncIterator[bytes]:
+    def watch(self, target: Target, query: Query) -> AsyncIterator[bytes]:
         """The answer's body. Raises a ``Refusal`` before anything is sent."""
         _check_watch(query)
-        watcher = Watcher(self._store, target, query)
-        return watcher.lines()
+        return Watcher(self._store, target, query).lines()
 
 
 class Watcher:

@@ -132,5 +132,14 @@ def invalid(info: KindInfo, name: str, causes: Sequence[Cause]) -> Refusal:
     )
 
 
+def missing_field_manager() -> Refusal:
+    why = "Required value: is required for apply patch"
+    return Refusal(
+        422, "Invalid", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {why}',
+        details={"group": "meta.k8s.io", "kind": "PatchOptions"},
+        causes=[Cause("FieldValueRequired", why, "fieldManager")],
+    )  # fmt: skip
+
+
 def expired(message: str) -> Refusal:
     return Refusal(410, "Expired", message)
