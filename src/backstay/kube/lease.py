@@ -222,18 +222,20 @@ class Leadership:
         """The lease as it is now, None if there is none."""
         now = asyncio.get_running_loop().time()
         before, self._seen = self._seen, row
-        known = row or before
-        if known and not (row and before and row.says_the_same(before)):
-            self._free_at = now + self._patience(known)
-        if row:
+        if row is None:
+            if before is not None:
+                # Somebody may have held it whom we never saw: what we knew can be long out of date.
+                self._free_at = now + self._patience(before)
+        else:
+            if before is None or not row.says_the_same(before):
+                free = row.holder in ("", self.identity)
+                self._free_at = now if free else now + self._patience(row)
             self._highest = max(self._highest, row.transitions)
             self._confirm(row)
         self._changed.set()
 
     def _patience(self, row: LeaseRow) -> float:
-        """How long a lease that says this has to be left alone."""
-        if row.holder in ("", self.identity):
-            return 0.0
+        """How long a holder who gives no sign is waited for."""
         return max(row.duration, self.times.duration)
 
     def _confirm(self, row: LeaseRow) -> None:
