@@ -4,15 +4,17 @@ Each candidate has a network of its own to one ``LeaseStore``, so that each can 
 While it leads it never stops writing: every 100 ms another guarded write sets out, whether or not
 those before it were answered. A world looks on from outside and notes in ``broken`` whenever
 
-* a write is *sent* that does not belong to a term of its sender that is valid at that moment, or
-  later than ``hold`` after the last renewal that landed was sent;
+* a write is *sent* after its own deadline, or later than ``hold`` after the last renewal that
+  landed was sent, or for a term that its sender has left behind;
 * the terms of two candidates are valid at one moment;
 * a term begins under an epoch that was there before;
 * a lease is released while its holder still works.
 """
 
 import asyncio
+import itertools
 import logging
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -23,7 +25,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json, KubeError
 from backstay.kube.lease import Leadership, LeaseTimes, Term, Work
 from backstay.kube.resource import LEASES
-from backstay.seam.clock import WallClock
+from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request
@@ -39,7 +41,6 @@ PAPER = "paper"
 """What the leader writes on: a lease too, because that is what the store can keep."""
 
 TIMES = LeaseTimes()
-WRITE_EVERY = 0.1
 
 
 def now() -> float:
@@ -62,7 +63,7 @@ class Candidate:
     """One process, as it were. ``refusal`` is what the API answers to it, if not what was asked."""
 
     def __init__(
-        self, world: "World", name: str, *, kind: type[Leadership], wall: WallClock
+        self, world: "World", name: str, *, kind: type[Leadership], wall: WallClock, rng: Rng
     ) -> None:
         self.name = name
         self.network = Network()
@@ -73,10 +74,11 @@ class Candidate:
             name=LEASE,
             identity=name,
             wall=wall,
-            rng=LOWEST,
+            rng=rng,
             floor=self.floor,
             times=TIMES,
         )
+        self.write_every = 0.1
         self.refusal: Answer | None = None
         self.working = False
         self.link.sent = Watched(self._sent)
@@ -103,13 +105,19 @@ class Candidate:
         return [sent for sent in self.link.sent if _is_guarded(sent.request)]
 
     async def write_for_ever(self, term: Term) -> None:
-        """The work. It goes on asking for permission when there is none, until it is stopped."""
-        async with Tasks("writes") as tasks:
-            number = 0
-            while True:
-                number += 1
-                tasks.spawn(self.write(term, number), name=str(number))
-                await asyncio.sleep(WRITE_EVERY)
+        """The work. It goes on asking for permission when there is none, until it is stopped, and
+        then waits for what is under way: nothing but its deadline can keep a write from leaving."""
+        loop = asyncio.get_running_loop()
+        under_way: set[asyncio.Task[None]] = set()
+        try:
+            for number in itertools.count():
+                write = loop.create_task(self.write(term, number))
+                under_way.add(write)
+                write.add_done_callback(under_way.discard)
+                await asyncio.sleep(self.write_every)
+        finally:
+            while under_way:
+                await asyncio.wait(under_way)
 
     async def write(self, term: Term, number: int) -> None:
         note = {"by": self.name, "epoch": str(term.epoch), "number": str(number)}
@@ -150,8 +158,10 @@ class Candidate:
             return
         term = self.leadership.term
         epoch = int(msgspec.json.decode(request.body)["metadata"]["annotations"]["epoch"])
-        if term is None or term.epoch != epoch or term.over or sent.at >= self._may_write_until:
-            self._world.note(f"{self.name} wrote after term {epoch}")
+        if term is None or term.epoch != epoch:
+            self._world.note(f"{self.name} wrote for term {epoch}, which was over")
+        if sent.at >= min(self._may_write_until, request.not_after or math.inf):
+            self._world.note(f"{self.name} wrote after the deadline of term {epoch}")
         self._world.count_leaders()
 
 
@@ -180,9 +190,10 @@ class World:
         kind: type[Leadership] = Leadership,
         candidate: type[Candidate] = Candidate,
         wall: WallClock | None = None,
+        rng: Rng = LOWEST,
     ) -> Candidate:
         """A candidate that stands for election from now on."""
-        born = candidate(self, name, kind=kind, wall=wall or LoopClock())
+        born = candidate(self, name, kind=kind, wall=wall or LoopClock(), rng=rng)
         await born.network.serve.listen(born.handle, host="api", port=6443)
         self.candidates.append(born)
 
@@ -232,7 +243,7 @@ class World:
     async def look_on(self) -> None:
         while True:
             self.count_leaders()
-            await asyncio.sleep(WRITE_EVERY / 2)
+            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
@@ -242,4 +253,4 @@ async def world() -> AsyncIterator[World]:
         born = World(tasks)
         tasks.spawn(born.look_on(), name="look on")
         yield born
-    assert born.broken == []
+    assert not born.broken, born.broken
