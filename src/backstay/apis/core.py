@@ -20,11 +20,16 @@ class Claim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     claim_name: str = ""
 
 
+class Ephemeral(msgspec.Struct, frozen=True, gc=False):
+    """A volume whose claim is made with the pod and named after both."""
+
+
 class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A pod's volume; those of other kinds than a claim are counted, not described."""
+    """A pod's volume, if it is a claim. Other kinds decode to neither and are not kept."""
 
     name: str = ""
     persistent_volume_claim: Claim | None = None
+    ephemeral: Ephemeral | None = None
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +41,6 @@ class PodMeta(Meta, frozen=True, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -57,7 +61,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodRow(msgspec.Struct, frozen=True, gc=False):
-    """A pod as a cache keeps it. ``labels`` alternates keys and values, sorted by key."""
+    """A pod as a cache keeps it.
+
+    ``labels`` alternates keys and values, sorted by key. ``claims`` are the names of its volume
+    claims; that there are some does not mean that there is nothing else it could write to.
+    """
 
     key: str
     uid: str
@@ -95,7 +103,7 @@ def pod_row(pod: Pod) -> PodRow:
         owner_kind=share(owner.kind),
         owner_name=share(owner.name),
         owner_uid=share(owner.uid),
-        claims=_claims(spec.volumes),
+        claims=_claims(meta.name, spec.volumes),
         labels=_labels(meta.labels),
     )
 
@@ -103,11 +111,6 @@ def pod_row(pod: Pod) -> PodRow:
 class Taint(msgspec.Struct, frozen=True, gc=False):
     key: str = ""
     effect: str = ""
-    value: str | None = None
-
-
-class NodeMeta(Meta, frozen=True, gc=False, rename="camel"):
-    labels: dict[str, str] | None = None
 
 
 class NodeSpec(msgspec.Struct, frozen=True, gc=False):
@@ -126,13 +129,16 @@ class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
-    metadata: NodeMeta
+    metadata: Meta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
 class NodeRow(msgspec.Struct, frozen=True, gc=False):
-    """A node as a cache keeps it. ``ready`` is the condition's status: True, False, Unknown."""
+    """A node as a cache keeps it.
+
+    ``ready`` is the condition's status: True, False or Unknown. ``taints`` are ``key:effect``.
+    """
 
     key: str
     uid: str
@@ -176,10 +182,14 @@ def _is_true(kind: str, conditions: list[Condition] | None) -> bool:
     return any(c.type == kind and c.status == "True" for c in conditions or ())
 
 
-def _claims(volumes: list[Volume] | None) -> tuple[str, ...]:
-    if not volumes:
-        return NO_STRINGS
-    found = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
+def _claims(pod: str, volumes: list[Volume] | None) -> tuple[str, ...]:
+    found = [
+        volume.persistent_volume_claim.claim_name
+        if volume.persistent_volume_claim
+        else f"{pod}-{volume.name}"
+        for volume in volumes or ()
+        if volume.persistent_volume_claim or volume.ephemeral
+    ]
     return tuple(found) if found else NO_STRINGS
 
 

@@ -7,29 +7,33 @@ caches hold; wire objects live for an instant.
 
 One bad object must not blind us to the others. Where a page or an event does not decode as a
 whole, its objects are decoded one by one, and those that still do not are handed out as
-``Unreadable`` with as much of an identity as can be told.
+``Unreadable``. But what has no version, or objects without a name, is no answer at all
+(``Undecodable``): to take it for an empty list would be to believe that everything is gone.
 """
 
+import re
 import sys
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from backstay.kube import errors
 
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+
 
 class Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The identity that every object has. Wire types extend it."""
 
-    name: str = ""
+    name: _Text
+    resource_version: _Text
     namespace: str | None = None
     uid: str = ""
-    resource_version: str = ""
 
     @property
     def key(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return _key(self.namespace, self.name)
 
 
 class Row(Protocol):
@@ -45,19 +49,20 @@ class Row(Protocol):
     def version(self) -> str: ...
 
 
+T = TypeVar("T")
 W = TypeVar("W")
 R = TypeVar("R", bound=Row)
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """An object that is no row; ``key`` is empty where not even its name could be told."""
+    """An object that is no row; ``version`` is empty where it could not be told."""
 
     key: str
     version: str
     why: str
 
 
-class Page(msgspec.Struct, Generic[R]):
+class Page(msgspec.Struct, Generic[R], frozen=True):
     """One answer to a LIST."""
 
     rows: list[R]
@@ -66,29 +71,38 @@ class Page(msgspec.Struct, Generic[R]):
     token: str | None
 
 
-class Change(msgspec.Struct, Generic[R]):
+Kind = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
+class Change(msgspec.Struct, Generic[R], frozen=True):
     """One line of a watch.
 
-    ``kind`` is ADDED, MODIFIED, DELETED or BOOKMARK. Exactly one of ``row`` and ``unreadable``
-    is set, except for a bookmark, which has neither; ``complete`` marks the bookmark that ends
-    the initial events of a streaming list.
+    Exactly one of ``row`` and ``unreadable`` is set, except for a bookmark, which has neither;
+    ``complete`` marks the bookmark that ends the initial events of a streaming list.
     """
 
-    kind: str
+    kind: Kind
     version: str
     row: R | None = None
     unreadable: Unreadable | None = None
     complete: bool = False
 
+    @property
+    def key(self) -> str:
+        """Of the object that changed; empty for a bookmark."""
+        thing = self.row or self.unreadable
+        return thing.key if thing else ""
+
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
+    resource_version: _Text
     token: str | None = msgspec.field(default=None, name="continue")
 
 
 class _RawList(msgspec.Struct):
+    # A list without items says so with null. Whatever does not mention them is something else.
     metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
 
 
 class _RawEvent(msgspec.Struct):
@@ -97,7 +111,7 @@ class _RawEvent(msgspec.Struct):
 
 
 class _BookmarkMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
+    resource_version: _Text
     annotations: dict[str, str] | None = None
 
 
@@ -105,15 +119,29 @@ class _Bookmark(msgspec.Struct):
     metadata: _BookmarkMeta
 
 
-class _OnlyMeta(msgspec.Struct):
-    metadata: Meta
+class _Identity(msgspec.Struct, rename="camel"):
+    name: _Text
+    namespace: str | None = None
+    resource_version: Any = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
 
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
+_raw_list = msgspec.json.Decoder(_RawList)
+_raw_event = msgspec.json.Decoder(_RawEvent)
+_bookmark = msgspec.json.Decoder(_Bookmark)
+_status = msgspec.json.Decoder(errors.Status)
+_identified = msgspec.json.Decoder(_Identified)
+
+_BAD_JSON = (msgspec.MsgspecError, UnicodeDecodeError)
+
 # What a projection's own function may stumble over in an object that decoded: an unexpected
 # shape, a number that is none. Anything else is a bug of ours and should be seen.
-_BAD_OBJECT = (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError)
+_BAD_OBJECT = (*_BAD_JSON, RecursionError, ValueError, TypeError, LookupError, AttributeError)
 
 
 share = sys.intern
@@ -131,11 +159,7 @@ class Projection(Generic[W, R]):
         self._row = row
         self._object: msgspec.json.Decoder[W] = msgspec.json.Decoder(wire)
         self._list: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_list_of(wire))
-        self._raw_list = msgspec.json.Decoder(_RawList)
-        self._raw_event = msgspec.json.Decoder(_RawEvent)
-        self._bookmark = msgspec.json.Decoder(_Bookmark)
-        self._status = msgspec.json.Decoder(errors.Status)
-        self._meta = msgspec.json.Decoder(_OnlyMeta)
+        self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_event_of(wire))
 
     def page(self, body: bytes, *, call: str) -> Page[R]:
         """A LIST's answer. Raises ``Undecodable`` only when it is no list at all."""
@@ -144,58 +168,106 @@ class Projection(Generic[W, R]):
             rows = [self._row(item) for item in whole.items or ()]
             return Page(rows, [], whole.metadata.resource_version, whole.metadata.token or None)
         except _BAD_OBJECT:
-            return self._piecewise(body, call)
-
-    def _piecewise(self, body: bytes, call: str) -> Page[R]:
-        try:
-            raw = self._raw_list.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise errors.Undecodable(f"{call}: the answer is not a list ({error})") from None
-        rows: list[R] = []
-        unreadable: list[Unreadable] = []
-        for item in raw.items or ():
-            row = self._one(item)
-            if isinstance(row, Unreadable):
-                unreadable.append(row)
-            else:
-                rows.append(row)
-        meta = raw.metadata
-        return Page(rows, unreadable, meta.resource_version, meta.token or None)
+            return _patiently(self._page_piecewise, body, call)
 
     def change(self, line: bytes, *, call: str) -> Change[R]:
         """A watch's line. Raises what an ERROR event says, or ``Undecodable``."""
         try:
-            event = self._raw_event.decode(line)
-            if event.type == "BOOKMARK":
-                meta = self._bookmark.decode(event.object).metadata
-                complete = (meta.annotations or {}).get(_INITIAL_EVENTS_END) == "true"
-                return Change("BOOKMARK", meta.resource_version, complete=complete)
-            if event.type == "ERROR":
-                raise errors.from_status(self._status.decode(event.object), call=call)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            event = self._event.decode(line)
+            row = self._row(event.object)
+            return Change(event.type, row.version, row)
+        except _BAD_OBJECT:
+            return _patiently(self._change_piecewise, line, call)
+
+    def _page_piecewise(self, body: bytes, call: str) -> Page[R]:
+        try:
+            raw = _raw_list.decode(body)
+            found = [self._one(item) for item in raw.items or ()]
+        except _BAD_JSON as error:
+            raise errors.Undecodable(f"{call}: the answer is not a list ({error})") from None
+        rows = [one for one in found if not isinstance(one, Unreadable)]
+        unreadable = [one for one in found if isinstance(one, Unreadable)]
+        return Page(rows, unreadable, raw.metadata.resource_version, raw.metadata.token or None)
+
+    def _change_piecewise(self, line: bytes, call: str) -> Change[R]:
+        try:
+            event = _raw_event.decode(line)
+            match event.type:
+                case "ADDED" | "MODIFIED" | "DELETED":
+                    found = self._one(event.object)
+                case "BOOKMARK":
+                    return _bookmark_change(event.object)
+                case "ERROR":
+                    raise errors.from_status(_status.decode(event.object), call=call)
+                case unknown:
+                    raise errors.Undecodable(f"{call}: {unknown!r} is not a kind of watch event")
+        except _BAD_JSON as error:
             raise errors.Undecodable(f"{call}: a line is not a watch event ({error})") from None
-        if event.type not in ("ADDED", "MODIFIED", "DELETED"):
-            raise errors.Undecodable(f"{call}: {event.type!r} is not a kind of watch event")
-        row = self._one(event.object)
-        if isinstance(row, Unreadable):
-            if not row.version:
-                raise errors.Undecodable(f"{call}: an event without a version ({row.why})")
-            return Change(event.type, row.version, unreadable=row)
-        return Change(event.type, row.version, row=row)
+        if not isinstance(found, Unreadable):
+            return Change(event.type, found.version, found)
+        if not found.version:
+            raise errors.Undecodable(f"{call}: an event without a version ({found.why})")
+        return Change(event.type, found.version, unreadable=found)
 
     def _one(self, raw: msgspec.Raw) -> R | Unreadable:
+        """Raises a decoding error where not even the object's name can be told."""
         try:
             return self._row(self._object.decode(raw))
         except _BAD_OBJECT as error:
-            why = str(error)
-        try:
-            meta = self._meta.decode(raw).metadata
-        except _BAD_OBJECT:
-            return Unreadable("", "", why)
-        return Unreadable(meta.key if meta.name else "", meta.resource_version, why)
+            meta = _identified.decode(raw).metadata
+            version = meta.resource_version if isinstance(meta.resource_version, str) else ""
+            return Unreadable(_key(meta.namespace, meta.name), version, str(error))
+
+
+def _key(namespace: str | None, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _bookmark_change(raw: msgspec.Raw) -> Change[Any]:
+    meta = _bookmark.decode(raw).metadata
+    complete = (meta.annotations or {}).get(_INITIAL_EVENTS_END) == "true"
+    return Change("BOOKMARK", meta.resource_version, complete=complete)
 
 
 def _list_of(wire: Any) -> Any:
     return msgspec.defstruct(
-        f"{wire.__name__}List", [("metadata", _ListMeta), ("items", list[wire] | None, None)]
+        f"{wire.__name__}List", [("metadata", _ListMeta), ("items", list[wire] | None)]
     )
+
+
+def _event_of(wire: Any) -> Any:
+    kinds = Literal["ADDED", "MODIFIED", "DELETED"]
+    return msgspec.defstruct(f"{wire.__name__}Event", [("type", kinds), ("object", wire)])
+
+
+def _patiently(decode: Callable[[bytes, str], T], json: bytes, call: str) -> T:
+    try:
+        return decode(json, call)
+    except RecursionError:
+        return decode(_shallow(json), call)
+
+
+_DEPTH = 100
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
+
+
+def _shallow(json: bytes) -> bytes:
+    """The same, with null in place of whatever nests deeper than any object that we know.
+
+    An API server stores ten thousand levels without a word, but a decoder gives up after about
+    a thousand: one object would keep all the others from being read.
+    """
+    kept: list[bytes] = []
+    depth = since = 0
+    for token in _STRING_OR_BRACKET.finditer(json):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _DEPTH:
+                kept += json[since : token.start()], b"null"
+        elif token[0] in (b"]", b"}"):
+            if depth == _DEPTH:
+                since = token.end()
+            depth -= 1
+    if depth < _DEPTH:
+        kept.append(json[since:])
+    return b"".join(kept)
