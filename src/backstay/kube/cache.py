@@ -1,10 +1,11 @@
 """Cache: what is known of one kind of object, and how old that knowledge is.
 
 * Rows are found by key, by uid, and through named indexes that are kept up to date row by row.
-* ``replace`` is atomic for readers: they see the old picture until the new one is complete. It
-  is prepared in slices (``Replacement``), because comparing 100,000 rows at once would stop the
-  loop for longer than a lease renewal may wait.
-* Two rows are the same if uid and version are.
+* A ``Replacement`` is atomic for readers: they see the old picture until the new one is
+  complete. Listeners are told the difference in slices, because going through 100,000 rows at
+  once would stop the loop for longer than a lease renewal may wait.
+* Two rows are the same if uid and version are. A row that is the same stays the very object
+  that readers already hold, and listeners do not hear of it.
 * An object that could not be read is *quarantined*: the last row that was good stays, and
   ``quarantine`` says that it is out of date and why. Nothing that we failed to read may look
   as if it were gone.
@@ -53,11 +54,39 @@ class Indexes(Generic[R]):
                 if bucket is not None and bucket.pop(row.key, None) is not None and not bucket:
                     del buckets[value]
 
-    def rows(self, name: str, value: str) -> Iterator[R]:
-        return iter(self._buckets[name].get(value, {}).values())
+    def rows(self, name: str, value: str) -> Iterable[R]:
+        return self._buckets[name].get(value, {}).values()
 
     def counts(self, name: str) -> dict[str, int]:
         return {value: len(bucket) for value, bucket in self._buckets[name].items()}
+
+
+class Picture(Generic[R]):
+    """Rows and the ways to find them, always in step with one another."""
+
+    def __init__(self, functions: Mapping[str, IndexFunction[R]]) -> None:
+        self.rows: dict[str, R] = {}
+        self.by_uid: dict[str, R] = {}
+        self.indexes = Indexes(functions)
+
+    def hold(self, row: R) -> None:
+        old = self.rows.get(row.key)
+        if old is not None:
+            self._unlink(old)
+        self.rows[row.key] = row
+        self.by_uid[row.uid] = row
+        self.indexes.add(row)
+
+    def release(self, key: str) -> R | None:
+        old = self.rows.pop(key, None)
+        if old is not None:
+            self._unlink(old)
+        return old
+
+    def _unlink(self, row: R) -> None:
+        if self.by_uid.get(row.uid) is row:
+            del self.by_uid[row.uid]
+        self.indexes.drop(row)
 
 
 class Cache(Generic[R]):
@@ -65,10 +94,10 @@ class Cache(Generic[R]):
 
     def __init__(self, indexes: Mapping[str, IndexFunction[R]] | None = None) -> None:
         self._functions = indexes or {}
-        self._rows: dict[str, R] = {}
-        self._by_uid: dict[str, R] = {}
-        self._indexes = Indexes(self._functions)
-        self._listeners: list[Listener[R]] = []
+        self._picture = Picture(self._functions)
+        # Never changed in place: who subscribes while listeners are being told is told the rows
+        # that are there, and must not be told of the same change again.
+        self._listeners: tuple[Listener[R], ...] = ()
         self._quarantine: dict[str, Unreadable] = {}
         self._heard_at: float | None = None
         self.version = ""
@@ -80,24 +109,25 @@ class Cache(Generic[R]):
     # Reading
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._picture.rows)
 
     def __iter__(self) -> Iterator[R]:
-        return iter(self._rows.values())
+        """Over the rows as they are now; whoever awaits in between makes a list first."""
+        return iter(self._picture.rows.values())
 
     def get(self, key: str) -> R | None:
-        return self._rows.get(key)
+        return self._picture.rows.get(key)
 
     def by_uid(self, uid: str) -> R | None:
-        return self._by_uid.get(uid)
+        return self._picture.by_uid.get(uid)
 
     def by_index(self, name: str, value: str) -> list[R]:
         """A list, so that the caller may await while going through it."""
-        return list(self._indexes.rows(name, value))
+        return list(self._picture.indexes.rows(name, value))
 
     def counts(self, name: str) -> dict[str, int]:
         """How many rows each value of an index has."""
-        return self._indexes.counts(name)
+        return self._picture.indexes.counts(name)
 
     @property
     def quarantine(self) -> Mapping[str, Unreadable]:
@@ -111,9 +141,9 @@ class Cache(Generic[R]):
 
     def subscribe(self, listener: Listener[R]) -> None:
         """Rows that are already there are announced to the newcomer as having appeared."""
-        self._listeners.append(listener)
-        for row in list(self._rows.values()):
-            self._tell_one(listener, None, row)
+        self._listeners = (*self._listeners, listener)
+        for row in list(self):
+            self._tell((listener,), None, row)
 
     # Writing (the reflector's alone)
 
@@ -124,63 +154,50 @@ class Cache(Generic[R]):
             self.version = version
 
     def put(self, row: R) -> None:
-        old = self._rows.get(row.key)
         self._quarantine.pop(row.key, None)
-        if old is not None:
-            if old.uid == row.uid and old.version == row.version:
-                return
-            self._forget(old)
-        self._remember(row)
-        self._tell(old, row)
+        old = self.get(row.key)
+        if old is not None and _is_same(old, row):
+            return
+        self._picture.hold(row)
+        self._tell(self._listeners, old, row)
 
     def drop(self, key: str) -> None:
         self._quarantine.pop(key, None)
-        old = self._rows.get(key)
+        old = self._picture.release(key)
         if old is not None:
-            self._forget(old)
-            self._tell(old, None)
+            self._tell(self._listeners, old, None)
 
     def set_aside(self, bad: Unreadable) -> None:
         """Quarantines an object; see the module."""
         self.unreadable_total += 1
         if bad.key not in self._quarantine:
-            _log.warning("cannot read %s: %s", bad.key or "an object without a name", bad.why)
+            _log.warning("cannot read %s: %s", bad.key, bad.why)
         self._quarantine[bad.key] = bad
 
     def replacement(self) -> "Replacement[R]":
-        return Replacement(self, Indexes(self._functions))
+        return Replacement(self, Picture(self._functions))
 
-    def _remember(self, row: R) -> None:
-        self._rows[row.key] = row
-        self._by_uid[row.uid] = row
-        self._indexes.add(row)
-
-    def _forget(self, row: R) -> None:
-        del self._rows[row.key]
-        if self._by_uid.get(row.uid) is row:
-            del self._by_uid[row.uid]
-        self._indexes.drop(row)
-
-    def _swap(self, new: "Replacement[R]", version: str, now: float) -> None:
-        self._rows, self._by_uid, self._indexes = new.rows, new.by_uid, new.indexes
-        self._quarantine = {}
-        for bad in new.unreadable:
+    def _swap(
+        self, picture: Picture[R], unreadable: Mapping[str, Unreadable], version: str, as_of: float
+    ) -> Picture[R]:
+        old, self._picture = self._picture, picture
+        for key in self._quarantine.keys() - unreadable.keys():
+            del self._quarantine[key]
+        for bad in unreadable.values():
             self.set_aside(bad)
         self.synced = True
         self.replacements += 1
-        self.heard(now, version)
+        self.heard(as_of, version)
+        return old
 
-    def _tell(self, old: R | None, new: R | None) -> None:
-        for listener in self._listeners:
-            self._tell_one(listener, old, new)
-
-    def _tell_one(self, listener: Listener[R], old: R | None, new: R | None) -> None:
-        try:
-            listener(old, new)
-        except Exception:  # noqa: BLE001 - a listener's bug must not stop us from seeing the world
-            self.listener_failures += 1
-            row = new or old
-            _log.exception("a listener failed on %s", row.key if row else "nothing")
+    def _tell(self, listeners: tuple[Listener[R], ...], old: R | None, new: R | None) -> None:
+        for listener in listeners:
+            try:
+                listener(old, new)
+            except Exception:  # noqa: BLE001 - a listener's bug must not stop us from seeing the world
+                self.listener_failures += 1
+                row = old if new is None else new
+                _log.exception("a listener failed on %s", row.key if row is not None else "nothing")
 
 
 class Replacement(Generic[R]):
@@ -190,57 +207,47 @@ class Replacement(Generic[R]):
     picture in and tells the listeners the difference, slice by slice.
     """
 
-    def __init__(self, cache: Cache[R], indexes: Indexes[R]) -> None:
+    def __init__(self, cache: Cache[R], picture: Picture[R]) -> None:
         self._cache = cache
-        self.rows: dict[str, R] = {}
-        self.by_uid: dict[str, R] = {}
-        self.indexes = indexes
-        self.unreadable: list[Unreadable] = []
+        self._picture = picture
+        self._unreadable: dict[str, Unreadable] = {}
 
     def add(self, rows: Iterable[R], unreadable: Iterable[Unreadable] = ()) -> None:
-        """A row that did not change stays the very object that readers already hold."""
         for row in rows:
-            old = self._cache.get(row.key)
-            unchanged = old is not None and old.uid == row.uid and old.version == row.version
-            self._hold(old if unchanged and old is not None else row)
+            known = self._cache.get(row.key)
+            self._picture.hold(known if known is not None and _is_same(known, row) else row)
+            self._unreadable.pop(row.key, None)
         for bad in unreadable:
-            self.unreadable.append(bad)
+            self._unreadable[bad.key] = bad
             last_good = self._cache.get(bad.key)
-            if last_good is not None:
-                self._hold(last_good)
+            if last_good is not None and bad.key not in self._picture.rows:
+                self._picture.hold(last_good)
 
     def drop(self, key: str) -> None:
         """A deletion that arrived among the initial events of a streaming list."""
-        row = self.rows.pop(key, None)
-        if row is not None:
-            self.by_uid.pop(row.uid, None)
-            self.indexes.drop(row)
+        self._picture.release(key)
+        self._unreadable.pop(key, None)
 
-    def settle(self, *, version: str, now: float, slice_size: int = 2000) -> Iterator[None]:
-        """Yields between slices. The swap happens in one of them, for every reader at once."""
-        changes: list[tuple[R | None, R | None]] = []
-        for count, row in enumerate(self.rows.values(), 1):
-            old = self._cache.get(row.key)
-            if old is not row:
-                changes.append((old, row))
+    def settle(self, *, version: str, as_of: float, slice_size: int = 500) -> Iterator[None]:
+        """Yields between slices; the swap comes first, for every reader at once.
+
+        ``as_of`` is when the picture was asked for: it may have taken minutes to arrive.
+        """
+        cache, new = self._cache, self._picture
+        listeners = cache._listeners
+        old = cache._swap(new, self._unreadable, version, as_of)
+        for count, row in enumerate(new.rows.values(), 1):
+            before = old.rows.get(row.key)
+            if before is not row:
+                cache._tell(listeners, before, row)
             if count % slice_size == 0:
                 yield
-        for count, row in enumerate(self._cache, 1):
-            if row.key not in self.rows:
-                changes.append((row, None))
-            if count % slice_size == 0:
-                yield
-        self._cache._swap(self, version, now)
-        for count, (old, new) in enumerate(changes, 1):
-            self._cache._tell(old, new)
+        for count, row in enumerate(old.rows.values(), 1):
+            if row.key not in new.rows:
+                cache._tell(listeners, row, None)
             if count % slice_size == 0:
                 yield
 
-    def _hold(self, row: R) -> None:
-        previous = self.rows.get(row.key)
-        if previous is not None:
-            self.by_uid.pop(previous.uid, None)
-            self.indexes.drop(previous)
-        self.rows[row.key] = row
-        self.by_uid[row.uid] = row
-        self.indexes.add(row)
+
+def _is_same(one: R, other: R) -> bool:
+    return one.uid == other.uid and one.version == other.version

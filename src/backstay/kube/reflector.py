@@ -4,34 +4,54 @@ It is the shell around ``watch.step``: it performs what the state says, reports 
 and waits as told. It never gives up and never dies of an answer; ``trouble`` says what is wrong
 at the moment, for people, and the cache's ``age`` says how old its picture has become.
 
-Work is done in slices with a turn for others in between, so that the loop that also renews our
-lease is never held up by a large list or a burst of events.
+* Work is done in slices with a turn for others in between, so that the loop that also renews
+  our lease is never held up by a large list or a burst of events.
+* Silence proves nothing, neither that all is well nor that something is wrong: where nothing
+  changes, an API server sends no bookmarks for minutes. After silence it is asked.
+* Only what shows that the server is up to date makes the cache younger: an event, a bookmark,
+  the moment at which a full picture was *begun*. That a watch was accepted does not.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Generic, NoReturn, assert_never
 
 from backstay.kube import watch
 from backstay.kube.cache import Cache, Replacement
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import KubeError
+from backstay.kube.errors import KubeError, OutcomeUnknown, Undecodable
 from backstay.kube.limits import Backoff
-from backstay.kube.projection import Change, Projection, R, W
+from backstay.kube.lines import Lines
+from backstay.kube.projection import Change, Page, Projection, R, W
 from backstay.kube.resource import Resource
 from backstay.seam.clock import Rng
+from backstay.seam.errors import TimedOut
 
 _log = logging.getLogger("backstay.reflector")
 
+# How many events are taken, at most, before others have their turn.
 _SLICE = 250
-_PRODUCTIVE_AFTER = 5.0
+
+# A stream that did not last as long as this was no success, whatever it brought.
+_LASTING = 1.0
+
+# How long a watch lasts, spread so that those of a fleet do not all end in the same second.
+_SHORTEST_WATCH, _LONGEST_WATCH = 240, 480
+
+# How long the server may take to stream a full picture; a tenth of it is plenty as a rule.
+_PICTURE_SECONDS = 600
+
+# A server may ask us to wait, but not to be blind for hours.
+_LONGEST_WAIT = 60.0
 
 
 class Reflector(Generic[W, R]):
     """One kind of object, in one namespace or all, narrowed by selectors if given.
 
-    ``idle`` is how long a watch may be silent: the server sends a bookmark about every minute,
-    so longer silence means that the connection leads nowhere.
+    ``idle`` is how long a stream may be silent before it is given up. A reflector that was
+    cancelled is not run again: its listeners may have missed the end of a full picture.
     """
 
     def __init__(
@@ -65,7 +85,8 @@ class Reflector(Generic[W, R]):
         self._page_size = page_size
         self._idle = idle
         self._staged: Replacement[R] = cache.replacement()
-        self._backoff = Backoff(base=0.5, cap=30.0, rng=rng)
+        self._begun_at = 0.0
+        self._backoff = Backoff(base=0.5, cap=10.0, rng=rng)
         self._long = Backoff(base=20.0, cap=60.0, rng=rng)
 
     async def run(self) -> NoReturn:
@@ -84,14 +105,16 @@ class Reflector(Generic[W, R]):
         match self.state:
             case watch.Begin():
                 self._staged = self.cache.replacement()
+                self._begun_at = asyncio.get_running_loop().time()
                 return watch.Started()
             case watch.Paging(token):
                 return await self._read_page(token)
             case watch.Streaming():
-                return await self._follow(None)
+                return await self._read_stream()
             case watch.Watching(version):
-                self.resumptions += 1
                 return await self._follow(version)
+            case watch.Resuming(version):
+                return await self._ask_where_it_stands(version)
             case _:
                 assert_never(self.state)
 
@@ -99,122 +122,148 @@ class Reflector(Generic[W, R]):
         if turn.wait is watch.Wait.NOT:
             return
         backoff = self._backoff if turn.wait is watch.Wait.BACKOFF else self._long
-        await asyncio.sleep(max(backoff.next(), turn.at_least))
+        await asyncio.sleep(max(backoff.next(), min(turn.at_least, _LONGEST_WAIT)))
 
     def _note(self, error: KubeError) -> None:
         # Once per trouble, not once per attempt: the same sentence every half second helps nobody.
         if self.trouble is None or str(self.trouble) != str(error):
-            _log.warning("%s: %s", self._resource.label, error)
+            _log.warning("%s", error)
         self.trouble = error
 
-    def _fine(self) -> None:
-        self.trouble = None
-        self._backoff.reset()
-        self._long.reset()
+    # A full picture
 
     async def _read_page(self, token: str | None) -> watch.Happening:
-        reply = await self._client.list(
-            self._resource,
-            namespace=self._namespace,
-            labels=self._labels,
-            fields=self._fields,
-            limit=self._page_size,
-            token=token,
-        )
-        page = self._projection.page(reply.body, call=reply.call)
-        self._fine()
+        page = await self._list(limit=self._page_size, token=token)
         self._staged.add(page.rows, page.unreadable)
         await asyncio.sleep(0)
         if page.token is None:
             await self._complete(page.version)
         return watch.PageRead(page.version, page.token)
 
+    async def _read_stream(self) -> watch.Happening:
+        """Up to the bookmark that ends the initial events; what follows is the next watch's."""
+        async with self._watch(None, seconds=_PICTURE_SECONDS) as lines:
+            last = await self._absorb(lines, self._stage)
+        if last is None:
+            return watch.Ended(productive=False)
+        await self._complete(last.version)
+        return watch.PictureComplete(last.version)
+
+    def _stage(self, change: Change[R]) -> bool:
+        if change.kind == "BOOKMARK" and not change.complete:
+            raise Undecodable(f"{self._resource.label}: a bookmark among the initial events")
+        if change.kind == "DELETED":
+            self._staged.drop(change.key)
+        elif change.row is not None:
+            self._staged.add((change.row,))
+        elif change.unreadable is not None:
+            self._staged.add((), (change.unreadable,))
+        return change.complete
+
     async def _complete(self, version: str) -> None:
         """The picture is whole: swap it in, slice by slice."""
         if _is_older(version, self.cache.version):
             self.rewinds += 1
-            _log.error(
-                "%s: the API is at version %s, but we have seen %s: it was rolled back",
-                self._resource.label, version, self.cache.version,
-            )  # fmt: skip
-        now = asyncio.get_running_loop().time()
-        for _ in self._staged.settle(version=version, now=now):
+            _log.error("%s: %s", self._resource.label, _went_back(version, self.cache.version))
+        for _ in self._staged.settle(version=version, as_of=self._begun_at):
             await asyncio.sleep(0)
         self._staged = self.cache.replacement()
+        self.trouble = None
         self.pictures += 1
 
-    async def _follow(self, version: str | None) -> watch.Happening:
+    # Changes
+
+    async def _follow(self, version: str) -> watch.Happening:
         """One watch, from its request to its end."""
-        loop = asyncio.get_running_loop()
-        opened_at = loop.time()
-        productive = False
-        async with self._client.watch(
+        loop, was = asyncio.get_running_loop(), self.state
+        spread = _LONGEST_WATCH - _SHORTEST_WATCH
+        seconds = _SHORTEST_WATCH + int(self._rng.random() * spread)
+        async with self._watch(version, seconds=seconds) as lines:
+            self.trouble = None
+            self.resumptions += 1
+            opened_at = loop.time()
+            try:
+                await self._absorb(lines, self._take)
+            except OutcomeUnknown as error:
+                if not isinstance(error.__cause__, TimedOut):
+                    raise
+                return watch.Ended(productive=False)
+            finally:
+                lasted = loop.time() - opened_at >= _LASTING
+                if lasted:
+                    self._backoff.reset()
+                    self._long.reset()
+        return watch.Ended(productive=lasted and self.state != was)
+
+    def _take(self, change: Change[R]) -> bool:
+        assert isinstance(self.state, watch.Watching)
+        self._refuse_the_past(change.version, self.state.version)
+        if change.kind == "DELETED":
+            self.cache.drop(change.key)
+        elif change.row is not None:
+            self.cache.put(change.row)
+        elif change.unreadable is not None:
+            self.cache.set_aside(change.unreadable)
+        # At once, because an error may follow: what was taken must not be taken again.
+        self.cache.heard(asyncio.get_running_loop().time(), change.version)
+        self.state = watch.step(self.state, watch.Advanced(change.version)).state
+        return False
+
+    async def _ask_where_it_stands(self, version: str) -> watch.Happening:
+        page = await self._list(limit=1)
+        self._refuse_the_past(page.version, version)
+        if page.version == version:
+            self.cache.heard(asyncio.get_running_loop().time())
+        return watch.PageRead(page.version, page.token)
+
+    def _refuse_the_past(self, version: str, seen: str) -> None:
+        if _is_older(version, seen):
+            raise Undecodable(f"{self._resource.label}: {_went_back(version, seen)}")
+
+    # The API
+
+    async def _list(self, *, limit: int, token: str | None = None) -> Page[R]:
+        reply = await self._client.list(
+            self._resource,
+            namespace=self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            limit=limit,
+            token=token,
+        )
+        return self._projection.page(reply.body, call=reply.call)
+
+    def _watch(self, version: str | None, *, seconds: int) -> AbstractAsyncContextManager[Lines]:
+        return self._client.watch(
             self._resource,
             namespace=self._namespace,
             labels=self._labels,
             fields=self._fields,
             resource_version=version,
             initial_events=version is None,
-            # Spread, so that the watches of a fleet do not all end in the same second.
-            seconds=240 + int(self._rng.random() * 240),
-        ) as lines:
-            while (batch := await lines.read(self._idle)) is not None:
-                productive = True
-                self._fine()
-                await self._absorb(batch, lines.call)
-        lasted = loop.time() - opened_at >= _PRODUCTIVE_AFTER
-        return watch.Ended(productive or lasted)
+            seconds=seconds,
+        )
 
-    async def _absorb(self, batch: list[bytes], call: str) -> None:
-        for start in range(0, len(batch), _SLICE):
-            version = ""
-            try:
-                for line in batch[start : start + _SLICE]:
-                    change = self._projection.change(line, call=call)
-                    await self._take(change)
-                    version = change.version
-            finally:
-                # Also when a line in the middle was an error: what came before it was taken,
-                # and must not be taken again.
-                self._advance(version)
+    async def _absorb(self, lines: Lines, take: Callable[[Change[R]], bool]) -> Change[R] | None:
+        """Hands over what comes, until ``take`` has had enough; None if it ended before."""
+        while (batch := await lines.read(self._idle)) is not None:
+            for count, line in enumerate(batch, 1):
+                change = self._projection.change(line, call=lines.call)
+                if take(change):
+                    return change
+                if count % _SLICE == 0:
+                    await asyncio.sleep(0)
+            # Also after a small batch: where bytes have arrived already, to read is not to wait.
             await asyncio.sleep(0)
-
-    async def _take(self, change: Change[R]) -> None:
-        if not isinstance(self.state, watch.Streaming):
-            self._apply(change)
-        elif not change.complete:
-            self._stage(change)
-        else:
-            await self._complete(change.version)
-            self.state = watch.step(self.state, watch.PictureComplete(change.version)).state
-
-    def _advance(self, version: str) -> None:
-        # An unfinished picture says nothing about the one that the cache holds.
-        if version and isinstance(self.state, watch.Watching):
-            self.cache.heard(asyncio.get_running_loop().time(), version)
-            self.state = watch.step(self.state, watch.Advanced(version)).state
-
-    def _stage(self, change: Change[R]) -> None:
-        if change.row is not None and change.kind != "DELETED":
-            self._staged.add((change.row,))
-        elif change.row is not None:
-            self._staged.drop(change.row.key)
-        elif change.unreadable is not None:
-            self._staged.add((), (change.unreadable,))
-
-    def _apply(self, change: Change[R]) -> None:
-        if change.row is not None and change.kind != "DELETED":
-            self.cache.put(change.row)
-        elif change.row is not None:
-            self.cache.drop(change.row.key)
-        elif change.unreadable is not None and change.kind == "DELETED":
-            self.cache.drop(change.unreadable.key)
-        elif change.unreadable is not None:
-            self.cache.set_aside(change.unreadable)
+        return None
 
 
 def _is_older(version: str, seen: str) -> bool:
     """Versions are decimal numbers of any length; one that is not says nothing."""
     if not (version.isdecimal() and seen.isdecimal()):
         return False
-    return int(version) < int(seen)
+    return (len(version), version) < (len(seen), seen)
+
+
+def _went_back(version: str, seen: str) -> str:
+    return f"the API is at version {version}, but we have seen {seen}: it was rolled back"

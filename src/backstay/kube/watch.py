@@ -2,23 +2,26 @@
 
 ::
 
-    Begin ──▶ Paging ──────────────┐ last page
-      │         ▲ more pages       ▼
-      └─────▶ Streaming ───────▶ Watching ──▶ (resume from the last version)
-              (initial events)     │
-      ▲                            │ 410 Gone, or an answer that makes no sense
-      └────────────────────────────┘
+    Begin ──▶ Paging ─────┐
+      │        │ ▲ more   │ last page
+      │        └─┘        ▼
+      └─────▶ Streaming ▶ Watching ◀──▶ Resuming
+      ▲                     │              │
+      └─────────────────────┴──────────────┘ 410 Gone, or an answer that makes no sense
 
 ``step(state, happening) -> Next`` is the whole of it; ``reflector.py`` performs what the state
 says and reports what happened. Rules:
 
 * The version to resume from only ever comes from the server: a page, an event or a bookmark.
 * 410 means that what we hold cannot be brought up to date: begin again, with a full picture.
+* A watch that failed, or brought nothing, is not resumed before the API was asked where it
+  stands. One that was restored from a backup keeps silent about versions that it has not reached
+  again: to wait for it to speak would be to stay blind.
 * A server that refuses the streaming list is asked for pages from then on. So is one that
-  accepts it but never gets to its end.
+  accepts it but does not get to its end: pages can be taken up where they stopped.
 * No failure is final. What cannot succeed soon (403, a kind that is not installed) is tried
-  again at the backoff's slow end, because permissions and CRDs appear while we run.
-* A watch that ends the moment it began, twice in a row, is a failure and not a resumption.
+  again at a slow pace, because permissions and CRDs appear while we run.
+* A watch that ends the moment it began is a failure and not a resumption.
 """
 
 from dataclasses import dataclass
@@ -54,7 +57,15 @@ class Watching:
     streaming: bool = True
 
 
-State = Begin | Paging | Streaming | Watching
+@dataclass(frozen=True)
+class Resuming:
+    """The watch came to nothing. Does the API stand at ``version`` or later at all?"""
+
+    version: str
+    streaming: bool = True
+
+
+State = Begin | Paging | Streaming | Watching | Resuming
 
 
 @dataclass(frozen=True)
@@ -86,14 +97,14 @@ class Advanced:
 
 @dataclass(frozen=True)
 class Ended:
-    """The server ended the stream properly; ``productive`` if it brought anything or lasted."""
+    """The stream ended without a failure; ``productive`` if it lasted and brought something."""
 
     productive: bool
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A call or a stream failed."""
+    """A call or a stream failed, or went back in time."""
 
     error: errors.KubeError
 
@@ -125,48 +136,54 @@ def step(state: State, happening: Happening) -> Next:
             return Next(Streaming() if streaming else Paging())
         case Paging(), PageRead(version, None):
             return Next(Watching(version, streaming=False))
-        case Paging(), PageRead(_, token):
-            return Next(Paging(token))
+        case Paging(token), PageRead(_, following) if following != token:
+            return Next(Paging(following))
         case Streaming(), PictureComplete(version):
             return Next(Watching(version))
-        case Watching(_, streaming), Advanced(version) | PictureComplete(version):
+        case Watching(_, streaming), Advanced(version):
             return Next(Watching(version, streaming))
-        case Watching(), Ended(productive):
-            return Next(state, Wait.NOT if productive else Wait.BACKOFF)
+        case Watching(version, streaming), Ended(productive):
+            doubtful = Next(Resuming(version, streaming), Wait.BACKOFF)
+            return Next(state) if productive else doubtful
+        case Resuming(version, streaming), PageRead():
+            return Next(Watching(version, streaming))
+        case Streaming(), Failed(error):
+            return _after_streaming(error)
         case _, Failed(error):
             return _after(state, error)
-        case _, Ended():
-            return Next(Begin(streaming=False), Wait.BACKOFF)
         case _:
-            return Next(state)
+            return Next(Begin(_streams(state)), Wait.BACKOFF)
 
 
 def _after(state: State, error: errors.KubeError) -> Next:
     at_least = error.retry_after or 0.0
-    if isinstance(error, errors.Gone):
+    if isinstance(error, errors.Gone | errors.Undecodable | errors.BadRequest | errors.Invalid):
+        # To go on would bring the same answer again: only a new picture can help.
         return Next(Begin(_streams(state)), Wait.BACKOFF, at_least)
-    if isinstance(state, Streaming):
-        return _after_streaming(error, at_least)
-    if isinstance(error, errors.Retryable):
-        return Next(state, Wait.BACKOFF, at_least)
-    if isinstance(error, errors.Undecodable | errors.BadRequest | errors.Invalid):
-        # Resuming would bring the same answer again: only a new picture can help.
-        return Next(Begin(_streams(state)), Wait.BACKOFF, at_least)
-    return Next(state, Wait.LONG, at_least)
+    if isinstance(state, Watching):
+        state = Resuming(state.version, state.streaming)
+    # A 401 makes the client fetch its identity anew, so the next attempt is not the same again.
+    soon = isinstance(error, errors.Retryable | errors.Unauthorized)
+    return Next(state, Wait.BACKOFF if soon else Wait.LONG, at_least)
 
 
-def _after_streaming(error: errors.KubeError, at_least: float) -> Next:
+def _after_streaming(error: errors.KubeError) -> Next:
+    at_least = error.retry_after or 0.0
     if isinstance(error, errors.BadRequest | errors.Invalid):
         return Next(Begin(streaming=False))
-    if isinstance(error, errors.Unreachable | errors.TooManyRequests):
+    if isinstance(error, errors.Unreachable | errors.TooManyRequests | errors.ServiceUnavailable):
+        # It was not even begun, which says nothing against it.
         return Next(Begin(), Wait.BACKOFF, at_least)
     if isinstance(error, errors.Retryable | errors.Undecodable):
-        # It broke half-way. Pages can be taken up again where they stopped; a stream cannot.
         return Next(Begin(streaming=False), Wait.BACKOFF, at_least)
-    return Next(Begin(), Wait.LONG, at_least)
+    soon = isinstance(error, errors.Gone | errors.Unauthorized)
+    return Next(Begin(), Wait.BACKOFF if soon else Wait.LONG, at_least)
 
 
 def _streams(state: State) -> bool:
-    return not isinstance(state, Paging) and not (
-        isinstance(state, Begin | Watching) and not state.streaming
-    )
+    """Whether to stream the next picture. A stream that stopped half-way has had its chance."""
+    match state:
+        case Begin(streaming) | Watching(_, streaming) | Resuming(_, streaming):
+            return streaming
+        case _:
+            return False
