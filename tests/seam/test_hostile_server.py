@@ -12,6 +12,7 @@ from backstay.seam.errors import (
     BadAnswer,
     ConnectFailed,
     ConnectionLost,
+    NotSent,
     TimedOut,
     TransportError,
 )
@@ -381,6 +382,25 @@ class TestConnections:
         get = b"GET /a%2Fb?c=%20d HTTP/1.1\r\n" + common + b"\r\n"
         post = b"POST / HTTP/1.1\r\n" + common + b"Content-Length: 4\r\n\r\ntext"
         assert server.received == get + post
+
+    @pytest.mark.parametrize("value", ["a\r\nX-Injected: 1", "a\nb", "a\x00b"])
+    async def test_a_header_cannot_smuggle_in_another(
+        self, transport: AiohttpTransport, value: str
+    ) -> None:
+        async with hostile(answering(sized(b""))) as server:
+            with pytest.raises(NotSent, match="its header 'Authorization' contains") as caught:
+                await transport.request(server.request(headers={"Authorization": value}))
+            assert value not in str(caught.value)
+            assert server.wires == []
+
+    @pytest.mark.parametrize("path", ["/ HTTP/1.1\r\n\r\nDELETE /", "/a b", "/a\tb"])
+    async def test_a_path_cannot_smuggle_in_a_request(
+        self, transport: AiohttpTransport, path: str
+    ) -> None:
+        async with hostile(answering(sized(b""))) as server:
+            with pytest.raises(NotSent, match="not allowed in a URL"):
+                await transport.request(server.request(path=path))
+            assert server.wires == []
 
     async def test_credentials_are_in_no_error(self, transport: AiohttpTransport) -> None:
         async with hostile(answering(b"garbage\r\n\r\n")) as server:

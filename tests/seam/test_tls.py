@@ -263,6 +263,19 @@ class TestHandshakesThatFail:
             with pytest.raises(TlsFailed, match=f"no TLS with {url}: wrong version number"):
                 await transport.request(get(url, trust()))
 
+    async def test_a_server_with_trouble_of_its_own_can_be_tried_again(
+        self, transport: AiohttpTransport
+    ) -> None:
+        async def script(wire: Wire) -> None:
+            await wire.read(1)
+            await wire.send(bytes([21, 3, 3, 0, 2, 2, 80]))
+            await wire.until_closed()
+
+        async with hostile(script) as server:
+            url = server.url.replace("http:", "https:")
+            with pytest.raises(ConnectFailed, match="alert internal error"):
+                await transport.request(get(url, trust()))
+
     @pytest.mark.parametrize("end", [Wire.close, Wire.reset], ids=["closed", "reset"])
     async def test_a_server_that_hangs_up_can_be_tried_again(
         self, transport: AiohttpTransport, end: object

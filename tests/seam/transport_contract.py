@@ -171,6 +171,13 @@ class TransportContract:
         with pytest.raises(TimedOut):
             await world.transport.request(world.request(server.url, timeout=0.3))
 
+    async def test_the_connect_timeout_bounds_nothing_but_the_connection(
+        self, world: World
+    ) -> None:
+        server = await world.listen(Recorder(streaming(0.3, b"slow")))
+        request = world.request(server.url, connect_timeout=0.2)
+        await world.transport.request(request)
+
     async def test_a_body_that_breaks_off_is_connection_lost(self, world: World) -> None:
         broken = streaming(b"first part", 0.02, LookupError("broken off"))
         recorder = Recorder(broken)

@@ -76,7 +76,7 @@ async def test_a_delay_that_shrinks_does_not_reorder_a_stream() -> None:
 async def test_a_silent_link_takes_the_request_and_never_answers() -> None:
     network, link, server = await listening()
     link.silent = True
-    with pytest.raises(TimedOut, match=r"GET http://api:6443/.* was not answered within 10 s"):
+    with pytest.raises(TimedOut, match="GET http://api:6443/ was not answered within 10 s"):
         await network.transport.request(get())
     assert now() == 10.0
     assert [sent.at for sent in link.sent] == [0.0]

@@ -3,8 +3,8 @@
 aiohttp has the sockets, TLS and HTTP/1.1; what is here makes it keep the seam's promises:
 
 * ``_Attempt`` learns from ``_GuardedRequest``, the one place that writes requests, whether a
-  byte may have left. ``NotSent`` or ``MaybeSent`` follows from that fact, never from the type
-  of an exception.
+  byte may have left. ``NotSent`` or ``MaybeSent`` follows from that fact, not from the type of
+  an exception (``_refuses_our_certificate`` explains the one case in which there is more to say).
 * aiohttp's own conveniences are off: its retry on a dead connection, redirects, cookies, netrc,
   proxies from the environment, its timeouts (one ``asyncio.timeout`` bounds it all).
 * Where an answer could end early without anybody noticing, it is refused: a body must say how
@@ -16,6 +16,7 @@ aiohttp has the sockets, TLS and HTTP/1.1; what is here makes it keep the seam's
 import asyncio
 import base64
 import io
+import re
 import socket
 import ssl
 import zlib
@@ -24,7 +25,6 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -38,6 +38,7 @@ from backstay.seam.errors import (
     BadAnswer,
     ConnectFailed,
     ConnectionLost,
+    NotSent,
     SeamError,
     TimedOut,
     TlsFailed,
@@ -62,6 +63,7 @@ _READ_BUFFER = 2**21
 _INFLATE_STEP = 2**20
 
 _WITHOUT_BODY = frozenset({204, 304})
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class _Attempt:
@@ -92,7 +94,7 @@ class _Attempt:
         # Two clocks: the loop's is the caller's, and the other one counts suspended time too.
         now = asyncio.get_running_loop().time()
         if now > self.request.not_after or self._clock() > self._late_at:
-            raise TooLate(f"{self.request} was not sent: its time had passed")
+            raise TooLate(f"{_named(self.request)} was not sent: its time had passed")
 
 
 _current: ContextVar[_Attempt] = ContextVar("attempt")
@@ -157,26 +159,24 @@ class _Undertaker:
     """
 
     def __init__(self) -> None:
-        self._bodies: WeakKeyDictionary[ResponseHandler, aiohttp.StreamReader] = WeakKeyDictionary()
+        self._bodies: dict[ResponseHandler, aiohttp.StreamReader] = {}
 
     def watch(self, response: aiohttp.ClientResponse) -> None:
         if response.connection is None or response.connection.protocol is None:
             # All of it is here already, and the connection has gone back to the pool.
             return
         protocol = response.connection.protocol
-        known = protocol in self._bodies
-        self._bodies[protocol] = response.content
         if protocol.closed is None:
             _bury(response.content)
-        elif not known:
-            protocol.closed.add_done_callback(partial(self._died, ref(protocol)))
+            return
+        if protocol not in self._bodies:
+            protocol.closed.add_done_callback(partial(self._died, protocol))
+        self._bodies[protocol] = response.content
 
-    def _died(self, protocol: "ref[ResponseHandler]", closed: asyncio.Future[None]) -> None:
+    def _died(self, protocol: ResponseHandler, closed: asyncio.Future[None]) -> None:
         # Looked at, because an exception that nobody looks at is reported as forgotten.
         closed.exception()
-        gone = protocol()
-        if gone is not None and gone in self._bodies:
-            _bury(self._bodies.pop(gone))
+        _bury(self._bodies.pop(protocol))
 
 
 def _bury(body: aiohttp.StreamReader) -> None:
@@ -197,8 +197,9 @@ class _Body:
 class _GzipBody(_Body):
     """The pieces of a gzip body, inflated in steps, so that a bomb meets ``max_body`` first."""
 
-    def __init__(self, content: aiohttp.StreamReader) -> None:
+    def __init__(self, content: aiohttp.StreamReader, request: Request) -> None:
         super().__init__(content)
+        self._name = _named(request)
         self._inflate = _new_inflate()
         self._tail = b""
         self._begun = False
@@ -213,12 +214,12 @@ class _GzipBody(_Body):
             try:
                 piece = self._inflate.decompress(data, _INFLATE_STEP)
             except zlib.error:
-                raise BadAnswer("the answer is not the gzip that it says it is") from None
+                raise BadAnswer(f"the answer to {self._name} is not proper gzip") from None
             self._tail = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
                 return piece
             if ended and self._begun and not self._inflate.eof:
-                raise BadAnswer("the answer's gzip stops in the middle")
+                raise BadAnswer(f"the gzip in the answer to {self._name} stops in the middle")
             if ended:
                 return b""
 
@@ -256,7 +257,9 @@ class _Answer:
     async def whole_body(self) -> bytes:
         request = self._attempt.request
         declared = self._headers.get("content-length", "")
-        too_long = BadAnswer(f"the answer to {request} has more than {request.max_body} bytes")
+        too_long = BadAnswer(
+            f"the answer to {_named(request)} has more than {request.max_body} bytes"
+        )
         if declared.isdecimal() and int(declared) > request.max_body:
             raise too_long
         pieces: list[bytes] = []
@@ -283,13 +286,13 @@ def _body_of(
     bodiless = request.method == "HEAD" or response.status in _WITHOUT_BODY
     if not bodiless and "content-length" not in headers and "transfer-encoding" not in headers:
         # It would end when the connection does, and a cut would look like an end.
-        raise BadAnswer(f"the answer to {request} does not say where its body ends")
+        raise BadAnswer(f"the answer to {_named(request)} does not say where its body ends")
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding == "gzip" and not bodiless:
-        return _GzipBody(response.content)
+        return _GzipBody(response.content, request)
     if encoding != "identity" and not bodiless:
         raise BadAnswer(
-            f"the answer to {request} is encoded as {encoding!r}, which nobody asked for"
+            f"the answer to {_named(request)} is encoded as {encoding!r}, which nobody asked for"
         )
     return _Body(response.content)
 
@@ -333,6 +336,7 @@ class AiohttpTransport:
         if self._session is None:
             self._session = _new_session()
         url = _url(request)
+        _refuse_to_be_split(request)
         headers = dict(request.headers)
         proxy, proxy_headers = _proxy(request)
         if url.scheme == "http":
@@ -365,6 +369,18 @@ class AiohttpTransport:
             return self._context(request.tls or Tls())
         except UnusablePem as error:
             raise TlsFailed(f"no TLS with {_peer(request)}: {error}") from None
+
+
+def _refuse_to_be_split(request: Request) -> None:
+    """A line break in a token or a name must not begin a header, or a request, of its own."""
+    if _CONTROL.search(request.method + request.url) or " " in request.url:
+        raise NotSent(f"{request.url!r} contains characters that are not allowed in a URL")
+    for name, value in request.headers.items():
+        if _CONTROL.search(name + value):
+            raise NotSent(
+                f"{_named(request)} was not sent: its header {name!r} contains characters that "
+                "are not allowed there, for example a line break"
+            )
 
 
 def _new_session() -> aiohttp.ClientSession:
@@ -430,7 +446,7 @@ def _translated(attempt: _Attempt, silence: str) -> Iterator[None]:
         yield
     except TimeoutError:
         if attempt.sent:
-            raise TimedOut(f"{attempt.request} {silence}") from None
+            raise TimedOut(f"{_named(attempt.request)} {silence}") from None
         raise ConnectFailed(f"{_peer(attempt.request)} gave no connection in time") from None
     except (aiohttp.ClientError, OSError) as error:
         explain = _after_sending if attempt.sent else _before_sending
@@ -444,8 +460,11 @@ def _before_sending(request: Request, error: Exception) -> TransportError:
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return TlsFailed(f"the certificate of {peer} cannot be trusted: {in_words(cause)}")
-    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-        return TlsFailed(f"no TLS with {peer}: {in_words(cause)}")
+    if isinstance(cause, ssl.SSLError):
+        # A server that says "internal error" has trouble of its own, which may pass.
+        passing = "INTERNAL_ERROR" in (cause.reason or "")
+        kind = ConnectFailed if passing else TlsFailed
+        return kind(f"no TLS with {peer}: {in_words(cause)}")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return ConnectFailed(f"the name of {peer} cannot be resolved: {_reason(cause)}")
     if isinstance(error, aiohttp.ClientProxyConnectionError):
@@ -458,13 +477,15 @@ def _after_sending(request: Request, error: Exception) -> TransportError:
     if isinstance(error, aiohttp.ClientPayloadError):
         # These two mean that the connection ended before the body did.
         if isinstance(cause, ContentLengthError | TransferEncodingError):
-            return ConnectionLost(f"the answer to {request} stopped in the middle")
-        return BadAnswer(f"the answer to {request} is not proper HTTP")
+            return ConnectionLost(f"the answer to {_named(request)} stopped in the middle")
+        return BadAnswer(f"the answer to {_named(request)} is not proper HTTP")
     if isinstance(error, aiohttp.ClientResponseError):
-        return BadAnswer(f"the answer to {request} is not proper HTTP")
+        return BadAnswer(f"the answer to {_named(request)} is not proper HTTP")
     if isinstance(cause, ssl.SSLError) and _refuses_our_certificate(cause):
         return TlsFailed(f"{_peer(request)} refused our client certificate: {in_words(cause)}")
-    return ConnectionLost(f"the connection was lost after {request} was sent: {_reason(error)}")
+    return ConnectionLost(
+        f"the connection was lost after {_named(request)} was sent: {_reason(error)}"
+    )
 
 
 def _refuses_our_certificate(error: ssl.SSLError) -> bool:
@@ -480,6 +501,10 @@ def _refuses_our_certificate(error: ssl.SSLError) -> bool:
 def _reason(error: BaseException) -> str:
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return text or type(error).__name__
+
+
+def _named(request: Request) -> str:
+    return f"{request.method} {request.url}"
 
 
 def _peer(request: Request) -> str:

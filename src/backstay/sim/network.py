@@ -29,9 +29,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from backstay.seam.errors import BadAnswer, ConnectFailed, ConnectionLost, TimedOut, TooLate
-from backstay.seam.serve import Answer, Handler, Inbound, Listener, ServerTls
+from backstay.seam.serve import Answer, Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.tasks import Tasks
-from backstay.seam.transport import Request, Response, Stream
+from backstay.seam.transport import Request, Response, Stream, Transport
 
 # What a sender may have on the wire before it must wait for the receiver, as a TCP window does.
 _WINDOW = 256 * 1024
@@ -265,7 +265,7 @@ class _Stream:
             async with asyncio.timeout(timeout):
                 return await self.next_chunk()
         except TimeoutError:
-            raise TimedOut(f"{self._request} went silent for {timeout:g} s") from None
+            raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
 
     async def next_chunk(self) -> bytes:
         while not self._ended:
@@ -274,6 +274,16 @@ class _Stream:
                 return piece
             self._ended = piece is None
         return b""
+
+
+async def _whole_body(stream: _Stream, request: Request) -> bytes:
+    body = bytearray()
+    while chunk := await stream.next_chunk():
+        body += chunk
+        if len(body) > request.max_body:
+            limit = f"{request.max_body} bytes"
+            raise BadAnswer(f"the answer to {_named(request)} has more than {limit}")
+    return bytes(body)
 
 
 class _Transport:
@@ -285,18 +295,12 @@ class _Transport:
     async def request(self, request: Request) -> Response:
         deadline = asyncio.get_running_loop().time() + request.timeout
         async with self._open(request, deadline) as stream:
-            body = bytearray()
             try:
                 async with asyncio.timeout_at(deadline):
-                    while chunk := await stream.next_chunk():
-                        body += chunk
-                        if len(body) > request.max_body:
-                            raise BadAnswer(
-                                f"the answer to {request} has more than {request.max_body} bytes"
-                            )
+                    body = await _whole_body(stream, request)
             except TimeoutError:
                 raise _unanswered(request) from None
-            return Response(stream.status, stream.headers, bytes(body))
+            return Response(stream.status, stream.headers, body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -311,7 +315,7 @@ class _Transport:
         try:
             now = asyncio.get_running_loop().time()
             if request.not_after is not None and now > request.not_after:
-                raise TooLate(f"{request} was not sent: its time had passed")
+                raise TooLate(f"{_named(request)} was not sent: its time had passed")
             link.sent.append(Sent(now, request))
             try:
                 async with asyncio.timeout_at(deadline):
@@ -371,8 +375,8 @@ class Network:
 
     def __init__(self, *, grace: float = 2.0) -> None:
         self._grace = grace
-        self.transport = _Transport(self)
-        self.serve = _Serve(self)
+        self.transport: Transport = _Transport(self)
+        self.serve: Serve = _Serve(self)
         self._links: dict[str, Link] = {}
         self._listeners: dict[str, _Listener] = {}
 
@@ -409,5 +413,9 @@ def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
+def _named(request: Request) -> str:
+    return f"{request.method} {request.url}"
+
+
 def _unanswered(request: Request) -> TimedOut:
-    return TimedOut(f"{request} was not answered within {request.timeout:g} s")
+    return TimedOut(f"{_named(request)} was not answered within {request.timeout:g} s")
