@@ -260,13 +260,14 @@ def _shallow(json: bytes) -> bytes:
     kept: list[bytes] = []
     depth = since = 0
     for token in _STRING_OR_BRACKET.finditer(json):
-        if token[0] in (b"[", b"{"):
+        start = token.start()
+        if json[start] in b"[{":
             depth += 1
             if depth == _DEPTH:
-                kept += json[since : token.start()], b"null"
-        elif token[0] in (b"]", b"}"):
+                kept += json[since:start], b"null"
+        elif json[start] in b"]}":
             if depth == _DEPTH:
-                since = token.end()
+                since = start + 1
             depth -= 1
     if depth < _DEPTH:
         kept.append(json[since:])
