@@ -12,6 +12,7 @@ import msgspec
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api import patches, status
+from backstay.sim.api.documents import Documents
 from backstay.sim.api.kind_rules import rules_for
 from backstay.sim.api.kinds import Kinds, Object
 from backstay.sim.api.operations import Deleted, DeleteOptions, Operations, Write, strip
@@ -39,6 +40,7 @@ class ApiServer:
         self.store = store or Store()
         self.operations = Operations(self.store, self.kinds, rules_for, wall=wall, rng=rng)
         self.reader = Reader(self.store)
+        self._documents = Documents(self.kinds)
 
     async def handle(self, inbound: Inbound) -> Answer:
         try:
@@ -50,6 +52,9 @@ class ApiServer:
             return Answer(status=refusal.code, headers=headers, body=_encode(refusal.body()))
 
     def _answer(self, inbound: Inbound) -> Answer:
+        document = self._documents.answer(inbound)
+        if document is not None:
+            return document
         target = route(self.kinds, inbound.path)
         query = Query(inbound.query)
         match inbound.method:
