@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backstay.kube import errors
@@ -365,23 +365,29 @@ DEEP = st.recursive(
 )
 
 
+class Free(msgspec.Struct):
+    metadata: Meta
+    beside: Any = None
+
+
+class FreeRow(msgspec.Struct):
+    key: str
+    uid: str
+    version: str
+    beside: Any
+
+
+def free_row(free: Free) -> FreeRow:
+    meta = free.metadata
+    return FreeRow(meta.key, meta.uid, meta.resource_version, free.beside)
+
+
+FREE: Projection[Free, FreeRow] = Projection(Free, free_row)
+
+
+@settings(max_examples=50)
 @given(DEEP, st.integers(1100, 3000))
 def test_what_is_beside_the_depths_comes_out_unharmed(beside: object, levels: int) -> None:
-    class Free(msgspec.Struct):
-        metadata: Meta
-        more: Any = None
-        beside: Any = None
-
-    class FreeRow(msgspec.Struct):
-        key: str
-        uid: str
-        version: str
-        beside: Any
-
-    def row(free: Free) -> FreeRow:
-        meta = free.metadata
-        return FreeRow(meta.key, meta.uid, meta.resource_version, free.beside)
-
     deep = with_field("a", nested(levels))[:-1] + b',"beside":%b}' % msgspec.json.encode(beside)
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % deep
-    assert Projection(Free, row).page(body, call="GET /things").rows[0].beside == beside
+    assert FREE.page(body, call="GET /things").rows[0].beside == beside
