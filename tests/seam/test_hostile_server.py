@@ -2,12 +2,13 @@
 
 import asyncio
 import gzip
+import socket
 import zlib
 from collections.abc import AsyncIterator
 
 import pytest
 
-from backstay.seam.aiohttp_transport import AiohttpTransport
+from backstay.seam.aiohttp_transport import AiohttpTransport, _new_socket
 from backstay.seam.errors import (
     BadAnswer,
     ConnectFailed,
@@ -314,6 +315,17 @@ class TestCompression:
 
 class TestConnections:
     """What is reused, what is closed, and what goes out."""
+
+    def test_a_peer_that_vanished_is_noticed_by_the_kernel(self) -> None:
+        with _new_socket((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)) as made:
+            assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            tcp = {
+                name: made.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+                for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+            }
+        probing = tcp["TCP_KEEPIDLE"] + tcp["TCP_KEEPINTVL"] * tcp["TCP_KEEPCNT"]
+        assert probing <= 30
+        assert tcp["TCP_USER_TIMEOUT"] == 30_000
 
     async def test_a_line_of_megabytes_passes_through_a_stream(
         self, transport: AiohttpTransport
