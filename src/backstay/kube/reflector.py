@@ -20,6 +20,7 @@ from typing import Generic, NoReturn, assert_never
 
 from backstay.kube import watch
 from backstay.kube.cache import Cache, Replacement
+from backstay.kube.calls import TIMEOUT
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError, OutcomeUnknown, Undecodable
 from backstay.kube.limits import Backoff
@@ -39,6 +40,9 @@ _LASTING = 1.0
 
 # How long a watch lasts, spread so that those of a fleet do not all end in the same second.
 _SHORTEST_WATCH, _LONGEST_WATCH = 240, 480
+
+# How long the server may take to give one page of a full picture.
+_PAGE_TIMEOUT = 30.0
 
 # How long the server may take to stream a full picture; a tenth of it is plenty as a rule.
 _PICTURE_SECONDS = 600
@@ -133,7 +137,7 @@ class Reflector(Generic[W, R]):
     # A full picture
 
     async def _read_page(self, token: str | None) -> watch.Happening:
-        page = await self._list(limit=self._page_size, token=token)
+        page = await self._list(limit=self._page_size, token=token, timeout=_PAGE_TIMEOUT)
         self._staged.add(page.rows, page.unreadable)
         await asyncio.sleep(0)
         if page.token is None:
@@ -210,7 +214,7 @@ class Reflector(Generic[W, R]):
         return False
 
     async def _ask_where_it_stands(self, version: str) -> watch.Happening:
-        page = await self._list(limit=1)
+        page = await self._list(limit=1, token=None, timeout=TIMEOUT)
         self._refuse_the_past(page.version, version)
         if page.version == version:
             self.cache.heard(asyncio.get_running_loop().time())
@@ -222,7 +226,7 @@ class Reflector(Generic[W, R]):
 
     # The API
 
-    async def _list(self, *, limit: int, token: str | None = None) -> Page[R]:
+    async def _list(self, *, limit: int, token: str | None, timeout: float) -> Page[R]:
         reply = await self._client.list(
             self._resource,
             namespace=self._namespace,
@@ -230,6 +234,7 @@ class Reflector(Generic[W, R]):
             fields=self._fields,
             limit=limit,
             token=token,
+            timeout=timeout,
         )
         return self._projection.page(reply.body, call=reply.call)
 
