@@ -16,6 +16,7 @@ aiohttp has the sockets, TLS and HTTP/1.1; what is here makes it keep the seam's
 import asyncio
 import base64
 import io
+import os
 import re
 import socket
 import ssl
@@ -499,8 +500,10 @@ def _refuses_our_certificate(error: ssl.SSLError) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return text or type(error).__name__
+    """The system's own words where there are any: asyncio puts addresses in their place."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__
 
 
 def _named(request: Request) -> str:
