@@ -1,21 +1,27 @@
-"""One kind of object on a scripted API: the pages, lines and streams that a test puts together.
+"""One kind of object on a scripted API, and a reflector that looks at it.
 
-They are steps for ``scripted.ScriptedServer``. ``stream`` says what it has to say to everyone who
-asks; a ``Feed`` is a stream that the test speaks into while it is being read.
+``page``, ``stream`` and ``Feed`` are steps of the script. ``stream`` says what it has to say to
+everyone who asks; a ``Feed`` is a stream that the test speaks into while it is being read.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from backstay.kube.cache import Cache
 from backstay.kube.projection import Meta, Projection
+from backstay.kube.reflector import Reflector
 from backstay.kube.resource import Resource
+from backstay.seam.clock import Rng
 from backstay.seam.serve import Answer, Inbound
+from backstay.seam.tasks import Tasks
 from backstay.sim.network import Sent
-from tests.support.scripted import json
+from tests.support.dice import LOWEST
+from tests.support.scripted import Step, World, json, now, world
 
 Json = dict[str, Any]
 
@@ -86,15 +92,13 @@ def error(code: int, reason: str = "") -> bytes:
 
 # Steps
 
-Step = Callable[[Inbound], Awaitable[Answer]]
-
 
 def page(*objects: Json, version: int, token: str = "") -> Answer:
     meta = {"resourceVersion": str(version), "continue": token}
     return json({"kind": "ThingList", "metadata": meta, "items": objects})
 
 
-def stream(*lines: bytes, ends: bool = False) -> Step:
+def stream(*lines: bytes, ends: bool = False) -> Callable[[Inbound], Awaitable[Answer]]:
     """Says all of it in one breath, to each who asks; then it ends, or stays open in silence."""
 
     async def body() -> AsyncIterator[bytes]:
@@ -107,6 +111,10 @@ def stream(*lines: bytes, ends: bool = False) -> Step:
         return Answer(body=body())
 
     return step
+
+
+PICTURE = stream(added("a", 3), added("b", 4), end_of_initial_events(5))
+"""A full picture at version 5."""
 
 
 class Feed:
@@ -148,3 +156,53 @@ class Asked(msgspec.Struct, frozen=True):
 def asked(sent: Sent) -> Asked:
     query = dict(parse_qsl(urlsplit(sent.request.url).query))
     return Asked(sent.at, "watch" if query.get("watch") == "true" else "list", query)
+
+
+# The reflector
+
+Told = tuple[ThingRow | None, ThingRow | None]
+
+SHORTEST_WAIT = 0.25
+"""What a reflector with ``LOWEST`` dice waits after a failure."""
+
+
+class Scene:
+    """A reflector at work, and all that can be seen of it."""
+
+    def __init__(self, w: World, tasks: Tasks, rng: Rng, options: dict[str, Any]) -> None:
+        self.world = w
+        self.cache: Cache[ThingRow] = Cache({"size": lambda row: [str(row.size)]})
+        self.told: list[Told] = []
+        self.cache.subscribe(lambda old, new: self.told.append((old, new)))
+        self.reflector = Reflector(w.client, THINGS, PROJECTION, self.cache, rng=rng, **options)
+        self.running = tasks.spawn(self.reflector.run(), name="run")
+
+    @property
+    def asked(self) -> list[Asked]:
+        return [asked(sent) for sent in self.world.link().sent]
+
+    @property
+    def rows(self) -> list[ThingRow]:
+        return sorted(self.cache, key=lambda row: row.key)
+
+    @property
+    def age(self) -> float:
+        return self.cache.age(now())
+
+    def then(self, *steps: Step) -> None:
+        """From the next request on, this is the script."""
+        self.world.server().script = list(steps)
+
+    async def turn(self) -> None:
+        """Lets everything happen that can happen before time has to pass."""
+        await asyncio.sleep(1e-6)
+
+
+@asynccontextmanager
+async def reflecting(*script: Step, rng: Rng = LOWEST, **options: Any) -> AsyncIterator[Scene]:
+    w = await world()
+    w.server().script = list(script)
+    async with Tasks("reflector") as tasks:
+        scene = Scene(w, tasks, rng, options)
+        await scene.turn()
+        yield scene
