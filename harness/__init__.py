@@ -1,16 +1,26 @@
 """A real control plane on this machine, with nodes that can be made to fail.
 
-=================  =============================================================================
-``build.py``       etcd and the Kubernetes servers, built once from pinned sources
-``cluster.py``     starts and stops them: ``ControlPlane``
-``processes.py``   child processes that never outlive us
-``pki.py``         certificates, tokens and kubeconfigs
-``kubelet.py``     what a kubelet does with pods, without any input or output
-``truth.py``       what really runs, apart from what the API says
-``hollow.py``      nodes on the API that run nothing but keep the truth, and the faults they know
-``console.py``     ``python -m harness``: all of it at a prompt
-``accounting.py``  a pytest plugin: tests that need the real thing are never skipped unseen
-=================  =============================================================================
+==================  ============================================================================
+a control plane
+``build.py``        etcd and the Kubernetes servers, built once from pinned sources
+``cluster.py``      starts and stops them: ``ControlPlane``
+``processes.py``    child processes that never outlive us
+``pki.py``          certificates, tokens and the kubeconfig
+``connect.py``      Backstay's client on it, and waiting for objects without sleeping
+
+hollow nodes
+``truth.py``        what really runs, apart from what the API says
+``runtime.py``      a machine with power and containers; the only writer of the truth
+``kubelet.py``      what a kubelet does with pods, without any input or output
+``podstatus.py``    what it writes about a pod
+``nodestatus.py``   and about its node
+``wire.py``         pods as it reads them
+``hollow.py``       nodes made of these, and the faults they know: ``HollowFleet``
+
+for people and tests
+``console.py``      ``python -m harness``: all of it at a prompt
+``accounting.py``   a pytest plugin: tests that need the real thing never go missing unseen
+==================  ============================================================================
 
 For development and tests only: nothing of it is shipped.
 """

@@ -65,6 +65,18 @@ class _Object(msgspec.Struct, frozen=True):
     body: Json
 
 
+class _Attentive(Cache[_Object]):
+    """Says when it has heard something, also that there is nothing at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news = asyncio.Event()
+
+    def heard(self, now: float, version: str = "") -> None:
+        super().heard(now, version)
+        self.news.set()
+
+
 def _object(body: Json) -> _Object:
     meta = body["metadata"]
     key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
@@ -81,9 +93,7 @@ async def until(
     timeout: float = 15.0,
 ) -> list[Json]:
     """Watches objects until something holds for all of them together; returns them as they are."""
-    changed = asyncio.Event()
-    cache: Cache[_Object] = Cache()
-    cache.subscribe(lambda _old, _new: changed.set())
+    cache = _Attentive()
     reflector = Reflector(
         client,
         resource,
@@ -98,8 +108,8 @@ async def until(
         try:
             async with asyncio.timeout(timeout):
                 while not (cache.synced and holds([row.body for row in cache])):
-                    await changed.wait()
-                    changed.clear()
+                    await cache.news.wait()
+                    cache.news.clear()
         except TimeoutError:
             seen = msgspec.json.encode([row.body.get("status") for row in cache]).decode()
             raise TimeoutError(f"not within {timeout:g} s; last seen: {seen}") from None

@@ -15,14 +15,11 @@ from contextlib import AsyncExitStack
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
 from backstay.kube.resource import NODES, PODS
-from harness.build import BuildError, ensure_binaries
+from harness.build import Binaries, BuildError, ensure_binaries
 from harness.cluster import FAST, KUBERNETES_TIMERS, ControlPlane, ControlPlaneError
 from harness.connect import connect, until
-from harness.hollow import REAL_PACE, HollowFleet, HollowNode
-from harness.kubelet import Pace
+from harness.hollow import FAST_PACE, REAL_PACE, HollowFleet, HollowNode
 from harness.wire import Json
-
-FAST_PACE = Pace(lease=1.0, status=1.0)
 
 _PROMPT = "> "
 
@@ -187,9 +184,8 @@ async def _converse(console: Console) -> None:
         loop.remove_reader(sys.stdin)
 
 
-async def _session(nodes: int, *, fast: bool) -> None:
+async def _session(binaries: Binaries, nodes: int, *, fast: bool) -> None:
     _end_on_signals()
-    binaries = ensure_binaries()
     print("starting ...", file=sys.stderr, flush=True)
     started = time.monotonic()
     async with AsyncExitStack() as stack:
@@ -246,9 +242,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.nodes < 0:
         parser.error("--nodes takes a number from 0.")
     try:
-        asyncio.run(_session(options.nodes, fast=options.fast))
-    except asyncio.CancelledError:
-        pass
+        binaries = ensure_binaries()
+        asyncio.run(_session(binaries, options.nodes, fast=options.fast))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return 0
     except (BuildError, ControlPlaneError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -21,11 +21,12 @@ Faults take effect at once, before the call returns.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from backstay.kube.limits import RateLimit
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.seam.clock import Rng, WallClock
@@ -47,6 +48,9 @@ from harness.wire import Pod, pod_projection
 
 REAL_PACE = Pace()
 
+FAST_PACE = Pace(lease=1.0, status=1.0)
+"""Heartbeats for a control plane with ``cluster.FAST`` timers."""
+
 _RETRY = 0.5
 _JITTER = 0.04
 
@@ -65,6 +69,7 @@ class HollowNode:
         pod_subnet: str,
         wall: WallClock,
         rng: Rng,
+        turnstile: RateLimit,
     ) -> None:
         self.name = identity.name
         self.frozen = False
@@ -77,9 +82,10 @@ class HollowNode:
         self._pod_subnet = pod_subnet
         self._wall = wall
         self._rng = rng
+        self._turnstile = turnstile
         self._runtime = Runtime(identity.name, truth=truth, wall=wall)
         self._acting: list[asyncio.Task[NoReturn]] = []
-        self._talking: list[asyncio.Task[NoReturn]] = []
+        self._talking: list[asyncio.Task[Any]] = []
         self._boot_up()
 
     # What is true of it
@@ -173,7 +179,7 @@ class HollowNode:
         if acts and not self._acting:
             self._acting = [self._tasks.spawn(self._act(), name=f"{self.name}/kubelet")]
         if talks and not self._talking:
-            self._talking = self._talk()
+            self._talking = [self._tasks.spawn(self._go_online(), name=f"{self.name}/network")]
 
     async def _act(self) -> NoReturn:
         """The kubelet's own clockwork; it needs no network."""
@@ -188,8 +194,9 @@ class HollowNode:
             except TimeoutError:
                 pass
 
-    def _talk(self) -> list[asyncio.Task[NoReturn]]:
-        """Everything that goes over the network."""
+    async def _go_online(self) -> None:
+        """Starts everything that goes over the network."""
+        await self._turnstile.acquire()
         reflector = Reflector(
             self._client,
             PODS,
@@ -204,7 +211,8 @@ class HollowNode:
             "status": self._every(self._pace.status, self._post_status),
             "reports": self._deliver_reports(),
         }
-        return [self._tasks.spawn(part, name=f"{self.name}/{name}") for name, part in parts.items()]
+        for name, part in parts.items():
+            self._talking.append(self._tasks.spawn(part, name=f"{self.name}/{name}"))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         now = asyncio.get_running_loop().time()
@@ -305,6 +313,8 @@ class HollowFleet:
         self._wall = wall or SystemClock()
         self._rng = rng or SystemRng()
         self._tasks = Tasks("hollow")
+        # Hundreds of nodes that connect in the same instant would only time each other out.
+        self._turnstile = RateLimit(20, 20)
         self.ground = Truth(asyncio.get_running_loop().time)
 
     def add(self, *names: str, labels: dict[str, str] | None = None) -> list[HollowNode]:
@@ -342,6 +352,7 @@ class HollowFleet:
             pod_subnet=f"10.{128 + number // 250}.{number % 250}",
             wall=self._wall,
             rng=self._rng,
+            turnstile=self._turnstile,
         )
         return node
 

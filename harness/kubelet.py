@@ -133,21 +133,12 @@ class Kubelet:
     def _admit(self, pod: Pod, now: float) -> _Worker:
         self._addresses += 1
         ip = f"{self._pod_subnet}.{self._addresses % 250 + 1}"
-        refusal = self._refusal(pod)
-        if refusal is None:
-            return _Worker(pod, Step.STARTING, ip, due=now + self._pace.start)
-        self._runtime.refuse(pod, why=refusal)
-        return _Worker(pod, Step.ENDED, ip)
-
-    def _refusal(self, pod: Pod) -> str | None:
-        if pod.deleting:
-            return "it is marked for deletion"
-        if pod.over:
-            return f"its phase is {pod.phase}"
         ended = self._runtime.ended(pod.uid)
-        if ended is not None and not _restartable(pod, ended.code):
-            return f"restartPolicy {pod.spec.restart_policy} does not let it run again"
-        return None
+        if ended is None or _restartable(pod, ended.code):
+            return _Worker(pod, Step.STARTING, ip, due=now + self._pace.start)
+        why = f"restartPolicy {pod.spec.restart_policy} does not let it run again"
+        self._runtime.refuse(pod, why=why)
+        return _Worker(pod, Step.ENDED, ip)
 
     def _consider(self, worker: _Worker, now: float) -> None:
         """Ends what must not go on, and drops what is over and gone."""
@@ -231,7 +222,7 @@ def _must_end(worker: _Worker) -> str | None:
     if worker.pod.deleting:
         return "it is marked for deletion"
     if worker.pod.over:
-        return f"the API says that it {worker.pod.phase.lower()}"
+        return f"its phase is {worker.pod.phase}"
     return None
 
 

@@ -1,3 +1,5 @@
+import socket
+
 import pytest
 
 from backstay.kube.client import KubeClient
@@ -72,6 +74,14 @@ async def test_a_part_that_dies_is_reported_with_its_last_words() -> None:
     assert sentence == "kube-apiserver ended before it was ready. Its last words:"
     assert "no-such-flag" in "".join(log)
     assert plane.pids == {}
+
+
+async def test_a_port_that_somebody_else_took_meanwhile_is_tried_again_and_then_reported() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = {"kube-apiserver": [f"--secure-port={port}"]}
+        with pytest.raises(ControlPlaneError, match="ports were taken 2 times in a row"):
+            await ControlPlane(ensure_binaries(), flags=flags).start(attempts=2)
 
 
 def _exists(pid: int) -> bool:

@@ -8,8 +8,8 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound
 from backstay.kube.resource import NODES, PODS, Resource
 from harness.connect import until
-from harness.console import FAST_PACE, Console
-from harness.hollow import HollowFleet
+from harness.console import Console
+from harness.hollow import FAST_PACE, HollowFleet
 from harness.truth import What
 from harness.wire import Json
 
@@ -233,6 +233,7 @@ async def test_a_force_deleted_pod_on_a_cut_off_node_runs_twice_until_the_cut_he
 async def test_a_cut_off_node_restarts_what_exits_and_tells_afterwards(cluster: Cluster) -> None:
     (name,) = await cluster.add_nodes(1)
     await cluster.create_pod("web")
+    await cluster.ready("web")
     node = cluster.fleet[name]
     node.cut_off()
     node.exit(cluster.namespace, "web", code=1)
