@@ -382,6 +382,15 @@ async def test_a_wait_that_does_not_fit_the_deadline_is_left_to_the_caller() -> 
     assert (now(), len(api.sent())) == (0.0, 1)
 
 
+@virtual_time
+async def test_a_read_that_waiting_cannot_help_is_not_repeated() -> None:
+    api = await world()
+    api.server().script = [refusal(404, retry_after="1")]
+    with pytest.raises(errors.NotFound):
+        await api.client.get(NODES, "n1")
+    assert (now(), len(api.sent())) == (0.0, 1)
+
+
 @pytest.mark.parametrize("wait", ["0", None])
 @virtual_time
 async def test_a_server_that_asks_for_no_wait_is_not_asked_in_a_circle(wait: str | None) -> None:

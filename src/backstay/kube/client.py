@@ -61,7 +61,7 @@ class _Attempt:
     deadline: float
 
 
-Exchange = Callable[[_Attempt], Awaitable[T]]
+_Exchange = Callable[[_Attempt], Awaitable[T]]
 """Sends one attempt; ends with an ``ApiError`` or a ``TransportError`` if it is not served."""
 
 
@@ -309,7 +309,7 @@ class KubeClient:
         while True:
             try:
                 body = await self._carry_out(call, deadline, self._whole)
-            except errors.ApiError as error:
+            except errors.Retryable as error:
                 wait = error.retry_after
                 if not call.repeatable or wait is None or loop.time() + wait >= deadline:
                     raise
@@ -338,7 +338,7 @@ class KubeClient:
                 "the moment until which it is allowed"
             ) from None
 
-    async def _carry_out(self, call: Call, deadline: float, exchange: Exchange[T]) -> T:
+    async def _carry_out(self, call: Call, deadline: float, exchange: _Exchange[T]) -> T:
         """One answer of the API; an identity that it refuses is fetched anew, once."""
         grant = await self._grant(call, deadline)
         try:
@@ -363,7 +363,7 @@ class KubeClient:
                 f"{call.name}: no credentials within {call.timeout:g} s from {self.access.origin}"
             ) from None
 
-    async def _reach(self, call: Call, grant: Grant, deadline: float, exchange: Exchange[T]) -> T:
+    async def _reach(self, call: Call, grant: Grant, deadline: float, exchange: _Exchange[T]) -> T:
         """Gives every address its chance, as far as the call may be sent again."""
         loop = asyncio.get_running_loop()
         turns = Turns(self.addresses, loop.time())
@@ -381,7 +381,7 @@ class KubeClient:
                     turns.unreached(turn, loop.time() - began)
         raise _summed_up(call, failures)
 
-    async def _try(self, attempt: _Attempt, exchange: Exchange[T]) -> T:
+    async def _try(self, attempt: _Attempt, exchange: _Exchange[T]) -> T:
         """One request to one address, which is judged by what comes of it."""
         try:
             answer = await exchange(attempt)
@@ -429,9 +429,10 @@ class KubeClient:
                 f"{call}: not sent, because the moment until which it was allowed had passed"
             )
         self._avoid(attempt.base)
-        # The transport speaks of a request with its whole query, which may be very long.
+        # The transport names a request by its URL, whose query may be very long.
+        request = f"{attempt.request.method} {attempt.request.url}"
         there = f"the request to {urlsplit(attempt.base).netloc}"
-        said = f"{call}: {str(error).replace(repr(attempt.request), there)}"
+        said = f"{call}: {str(error).replace(request, there)}"
         if isinstance(error, seam_errors.TlsFailed):
             return errors.Untrusted(
                 f"{said}; check the certificate authority, the server name and the client "
