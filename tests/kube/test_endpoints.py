@@ -17,9 +17,8 @@ from tests.support.virtual import virtual_time
 INITIAL_EVENTS_END = {"annotations": {"k8s.io/initial-events-end": "true"}}
 
 
-def endpoint(*addresses: str, ready: bool | None = None) -> dict[str, Any]:
-    conditions = {} if ready is None else {"conditions": {"ready": ready}}
-    return {"addresses": list(addresses), **conditions}
+def endpoint(*addresses: str, **more: Any) -> dict[str, Any]:
+    return {"addresses": list(addresses), **more}
 
 
 def a_slice(
@@ -117,13 +116,15 @@ async def test_endpoints_that_vanish_leave_us_what_we_know() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ready", "count"), [(None, 1), (True, 1), (False, 0)], ids=["unsaid", "ready", "not ready"]
+    ("conditions", "count"),
+    [(None, 1), ({}, 1), ({"ready": None}, 1), ({"ready": True}, 1), ({"ready": False}, 0)],
 )
 @virtual_time
 async def test_an_api_server_counts_unless_it_is_known_not_to_be_ready(
-    ready: bool | None, count: int
+    conditions: dict[str, bool | None] | None, count: int
 ) -> None:
-    async with watching(a_slice(endpoint("192.0.2.1", ready=ready), version="5")) as (api, _):
+    found = a_slice(endpoint("192.0.2.1", conditions=conditions), version="5")
+    async with watching(found) as (api, _):
         assert len(learned(api)) == count
 
 

@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstay.kube.errors import KubeError, OutcomeUnknown, Undecodable
@@ -53,6 +53,7 @@ async def test_lines_that_came_together_are_handed_out_together() -> None:
     assert await lines.read(1.0) is None
 
 
+@settings(deadline=None)
 @given(
     content=st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b"")), max_size=20),
     cuts=st.lists(st.integers(0, 400), max_size=30),

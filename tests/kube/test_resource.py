@@ -1,7 +1,7 @@
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
@@ -57,6 +57,7 @@ def test_a_subresource_of_nobody_is_refused() -> None:
         PODS.path(namespace="ns", subresource="eviction")
 
 
+@settings(deadline=None)
 @given(name=st.text(st.characters(exclude_categories=["Cs"])), namespace=st.text(min_size=1))
 def test_no_name_can_leave_its_place_in_the_path(name: str, namespace: str) -> None:
     try:
