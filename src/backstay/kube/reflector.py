@@ -138,6 +138,7 @@ class Reflector(Generic[W, R]):
 
     async def _read_page(self, token: str | None) -> watch.Happening:
         page = await self._list(limit=self._page_size, token=token, timeout=_PAGE_TIMEOUT)
+        await asyncio.sleep(0)
         self._staged.add(page.rows, page.unreadable)
         await asyncio.sleep(0)
         if page.token is None:
@@ -236,6 +237,8 @@ class Reflector(Generic[W, R]):
             token=token,
             timeout=timeout,
         )
+        # To have read a page was work already, and to decode it is the longest slice there is.
+        await asyncio.sleep(0)
         return self._projection.page(reply.body, call=reply.call)
 
     def _watch(self, version: str | None, *, seconds: int) -> AbstractAsyncContextManager[Lines]:
