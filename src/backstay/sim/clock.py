@@ -1,7 +1,39 @@
-"""LoopClock: a time of day that goes with the loop's time, and can be set like any clock."""
+"""Clocks of a simulated machine: ``Oscillator``, which ``loop.time()`` is read from, and
+``LoopClock``, the time of day.
+
+No two machines agree on either. Monotonic clocks were started at different moments and drift;
+the time of day goes with its machine's monotonic clock, and can be set by anybody.
+"""
 
 import asyncio
+import math
 from datetime import UTC, datetime, timedelta
+
+
+class Oscillator:
+    """A monotonic clock: ``ahead`` seconds when the world begins, ``rate`` seconds a second."""
+
+    def __init__(self, *, ahead: float = 0.0, rate: float = 1.0) -> None:
+        self._since = 0.0
+        self._read_then = ahead
+        self._rate = _checked(rate)
+
+    def read(self, moment: float) -> float:
+        """What it shows at that moment of true time."""
+        return self._read_then + (moment - self._since) * self._rate
+
+    def moment(self, reading: float) -> float:
+        """When it shows ``reading``; never a moment at which it does not show it yet, because
+        whoever wakes up to see that it is still too early would try for ever."""
+        moment = self._since + (reading - self._read_then) / self._rate
+        while self.read(moment) < reading:
+            moment += max(math.ulp(moment), math.ulp(reading) / self._rate)
+        return moment
+
+    def drift(self, rate: float, *, now: float) -> None:
+        """Go at this rate from ``now`` on. Timers have to be set again: see ``VirtualLoop``."""
+        self._read_then, self._since = self.read(now), now
+        self._rate = _checked(rate)
 
 
 class LoopClock:
@@ -12,3 +44,13 @@ class LoopClock:
 
     def now(self) -> datetime:
         return self.start + timedelta(seconds=asyncio.get_running_loop().time())
+
+    def step(self, seconds: float) -> None:
+        """As a person or an NTP server does, in either direction."""
+        self.start += timedelta(seconds=seconds)
+
+
+def _checked(rate: float) -> float:
+    if not 0.0 < rate < math.inf:
+        raise ValueError(f"a clock cannot go at {rate:g} seconds a second")
+    return rate

@@ -1,67 +1,136 @@
-"""VirtualLoop: an event loop in which waiting costs nothing.
+"""VirtualLoop: an event loop in which waiting costs nothing, and one seed gives one history.
 
 * Time stands still while anything is ready to run, and jumps to the next timer when nothing is.
   An hour of heartbeats passes in milliseconds, and a test can assert the exact moment of each.
-* Order is first in, first out, also among timers of the same moment, and sets of tasks do not
-  depend on addresses in memory: two runs are identical.
+* Within a lane (a process, see ``lane``) order is first in, first out, also among timers of the
+  same moment. Between lanes that are ready at the same moment, chance decides: as processes on
+  different machines, they may overtake each other in every way.
+* Each lane has its own clock. ``loop.time()`` is the time of the lane that asks, and a timer goes
+  by the clock of the lane that it will run in.
+* Nothing hangs on addresses in memory: tasks and futures hash by number, tasks that are left over
+  are cancelled in the order of their birth, and garbage is collected at moments that are counted,
+  not whenever Python feels like it.
 * There are no sockets, threads or signals: the world comes in through the seams' doubles.
 * When nothing is ready and no timer is left, nothing can ever happen again: ``Deadlock`` names
-  the tasks that wait, where a real loop would hang.
+  the tasks that wait, where a real loop would hang. ``Livelock`` is the opposite: so much happens
+  that time never goes on.
 
-Code under it uses plain asyncio; ``loop.time()`` starts at zero.
+Code under it uses plain asyncio; true time starts at zero.
 """
 
 import asyncio
+import gc
 import heapq
-from collections import deque
+import itertools
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from contextvars import Context
+from contextvars import Context, copy_context
 from pathlib import Path
+from types import AsyncGeneratorType
 from typing import Any, NoReturn, TypeAlias, TypeVar, TypeVarTuple
+from weakref import WeakKeyDictionary
+
+from backstay.seam.clock import Rng
+from backstay.sim.chance import Chance
+from backstay.sim.clock import Oscillator
+from backstay.sim.lane import LANE, Lane
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _Coroutine: TypeAlias = Coroutine[Any, Any, T] | Generator[Any, None, T]
+_AsyncGenerator: TypeAlias = AsyncGeneratorType[Any, Any]
 
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
 # Below this many cancelled timers, rebuilding the heap costs more than keeping them.
 _SWEEP_FROM = 128
 
+# Callbacks between two collections of garbage; every so many of them look at old objects too.
+_COLLECT_EVERY = 20_000
+_COLLECT_OLD_EVERY = 16
+
+# More than this at one moment is a loop that waits for time to go on and never lets it.
+_CALLBACKS_AT_ONE_MOMENT = 2_000_000
+
 
 class Deadlock(Exception):
     """Every task waits for something that nobody is left to do."""
 
 
+class Livelock(Exception):
+    """Callbacks follow each other without end, and time cannot go on."""
+
+
+class Unfinished(Exception):
+    """An asynchronous generator was left to the garbage collector."""
+
+
+class _NumberedFuture(asyncio.Future[T]):
+    """A future whose place in a set follows from when it was first put into one."""
+
+    __slots__ = ("_number",)
+    _number: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._number
+        except AttributeError:
+            loop = self.get_loop()
+            assert isinstance(loop, VirtualLoop)
+            self._number = next(loop._numbers)
+            return self._number
+
+
 class _NumberedTask(asyncio.Task[T]):
     """A task whose place in a set follows from when it was made, not from where it lies."""
 
-    def __init__(self, number: int, coro: _Coroutine[T], **options: Any) -> None:
-        self._number = number
-        super().__init__(coro, **options)
+    def __init__(self, number: int, lane: Lane, coro: _Coroutine[T], **options: Any) -> None:
+        self.number = number
+        self.lane = lane
+        # asyncio counts its own names through the whole program, from one run to the next.
+        super().__init__(coro, **{**options, "name": options.get("name") or f"Task-{number}"})
 
     def __hash__(self) -> int:
-        return self._number
+        return self.number
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module. Only what waits and orders is replaced; the rest is asyncio's own."""
+    """See the module. Only what waits and orders is replaced; the rest is asyncio's own.
 
-    _ready: deque[asyncio.Handle]
+    ``order`` draws the next lane where several are ready.
+    """
+
+    _closed: bool
     _stopping: bool
 
-    def __init__(self) -> None:
+    def __init__(self, order: Rng | None = None) -> None:
         super().__init__()
+        self._draw = (order or Chance(0, "order")).random
         self._now = 0.0
-        self._serial = 0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count(1)
+        self._outside = Lane("world")
+        self._lined_up: list[Lane] = []
+        self._ended: list[Lane] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Lane]] = []
         self._cancelled_timers = 0
-        self._tasks_made = 0
+        self._generators: WeakKeyDictionary[_AsyncGenerator, Lane] = WeakKeyDictionary()
+        self._abandoned: list[str] = []
+        self._collecting = False
+        self._collections = 0
+        self._until_collection = _COLLECT_EVERY
+        self._at_this_moment = 0
         self.set_task_factory(self._new_task)
 
-    def time(self) -> float:
+    # Time
+
+    @property
+    def true_time(self) -> float:
+        """Seconds since the world began, whatever any clock in it shows."""
         return self._now
+
+    def time(self) -> float:
+        clock = LANE.get(self._outside).clock
+        return self._now if clock is None else clock.read(self._now)
 
     def call_at(
         self,
@@ -70,55 +139,273 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        """``when`` is by the clock of the lane that ``context`` is in."""
+        if context is None:
+            context = copy_context()
+        return self._set_timer(when, callback, args, context, context.get(LANE, self._outside))
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        if context is None:
+            context = copy_context()
+        lane = context.get(LANE, self._outside)
+        now = self._now if lane.clock is None else lane.clock.read(self._now)
+        return self._set_timer(now + delay, callback, args, context, lane)
+
+    def _set_timer(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        args: tuple[*Ts],
+        context: Context,
+        lane: Lane,
+    ) -> asyncio.TimerHandle:
         # The heap of the base class leaves timers of the same moment in no particular order.
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        self._serial += 1
-        heapq.heappush(self._timers, (when, self._serial, timer))
+        moment = when if lane.clock is None else lane.clock.moment(when)
+        heapq.heappush(self._timers, (moment, next(self._numbers), timer, lane))
         return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
+        self._cancelled_timers += 1
+        if self._cancelled_timers >= max(_SWEEP_FROM, len(self._timers) // 2):
+            self._set_timers([entry for entry in self._timers if not entry[2].cancelled()])
+
+    def _set_timers(self, timers: list[tuple[float, int, asyncio.TimerHandle, Lane]]) -> None:
+        self._timers[:] = timers
+        heapq.heapify(self._timers)
+        self._cancelled_timers = 0
+
+    def drift(self, clock: Oscillator, rate: float) -> None:
+        """Let a clock go at another rate from now on, and the timers that go by it."""
+        clock.drift(rate, now=self._now)
+        self._set_timers(
+            [
+                (clock.moment(timer.when()), number, timer, lane)
+                if lane.clock is clock
+                else (moment, number, timer, lane)
+                for moment, number, timer, lane in self._timers
+            ]
+        )
+
+    # Lanes
+
+    def pause(self, lane: Lane) -> None:
+        """Run nothing of this lane until it goes on; for everybody else, time goes on."""
+        lane.paused = True
+        self._leave_line(lane)
+
+    def resume(self, lane: Lane) -> None:
+        lane.paused = False
+        # As a process that was stopped: it sees what has come in before it looks at its timers.
+        lane.ready.extend(lane.overdue)
+        lane.overdue.clear()
+        if lane.ready:
+            self._line_up(lane)
+
+    def end(self, lane: Lane) -> None:
+        """Run nothing of this lane any more, not even to clean up."""
+        lane.ended = True
+        self._leave_line(lane)
+        tasks = self.tasks_in(lane)
+        for task in tasks:
+            # It is not forgotten, as asyncio would complain when it lets go of it, but dead.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            asyncio.tasks._unregister_task(task)
+        timers = [entry for entry in self._timers if entry[3] is lane]
+        self._set_timers([entry for entry in self._timers if entry[3] is not lane])
+        generators = [each for each, its_lane in self._generators.items() if its_lane is lane]
+        lane.keep(*tasks, *(timer for _, _, timer, _ in timers), *generators)
+        self._ended.append(lane)
+
+    def tasks_in(self, lane: Lane | None) -> list[asyncio.Task[Any]]:
+        """The unfinished tasks of a lane (None: of the world itself), the oldest first."""
+        lane = lane or self._outside
+        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, _NumberedTask)]
+        tasks.sort(key=lambda task: task.number)
+        return [task for task in tasks if task.lane is lane]
+
+    def _line_up(self, lane: Lane) -> None:
+        if not (lane.lined_up or lane.paused or lane.ended):
+            lane.lined_up = True
+            self._lined_up.append(lane)
+
+    def _leave_line(self, lane: Lane) -> None:
+        if lane.lined_up:
+            lane.lined_up = False
+            self._lined_up.remove(lane)
+
+    # Running
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        if context is None:
+            context = copy_context()
+        handle = asyncio.Handle(callback, args, self, context)
+        lane = context.get(LANE, self._outside)
+        lane.ready.append(handle)
+        if not lane.lined_up:
+            self._line_up(lane)
+        return handle
+
+    # There are no threads that it could be called from.
+    call_soon_threadsafe = call_soon
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> NoReturn:
         raise RuntimeError("a thread runs in real time and has no place under virtual time")
 
+    def create_future(self) -> asyncio.Future[Any]:
+        return _NumberedFuture(loop=self)
+
     def _new_task(
         self, loop: asyncio.AbstractEventLoop, coro: _Coroutine[T], **options: Any
     ) -> asyncio.Task[T]:
-        self._tasks_made += 1
-        return _NumberedTask(self._tasks_made, coro, loop=loop, **options)
+        context: Context | None = options.get("context")
+        lane = LANE.get(self._outside) if context is None else context.get(LANE, self._outside)
+        return _NumberedTask(next(self._numbers), lane, coro, loop=loop, **options)
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
-        self._cancelled_timers += 1
-        if self._cancelled_timers >= max(_SWEEP_FROM, len(self._timers) // 2):
-            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
-            heapq.heapify(self._timers)
-            self._cancelled_timers = 0
-
-    def _write_to_self(self) -> None:
-        """Called to wake a loop that sleeps in a system call; this one never does."""
+    def run_forever(self) -> None:
+        automatic = gc.isenabled()
+        gc.disable()
+        gc.callbacks.append(self._collection)
+        try:
+            super().run_forever()
+        finally:
+            gc.callbacks.remove(self._collection)
+            if automatic:
+                gc.enable()
 
     def _run_once(self) -> None:
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-        if not self._ready and not self._stopping:
+        if not self._lined_up and not self._stopping:
             if not timers:
                 raise Deadlock(self._who_waits())
-            self._now = max(self._now, timers[0][0])
+            if timers[0][0] > self._now:
+                self._now = timers[0][0]
+                self._at_this_moment = 0
         while timers and timers[0][0] <= self._now:
-            self._ready.append(heapq.heappop(timers)[2])
-        # Only what is ready now: what these callbacks add belongs to the next turn, in which
+            _, _, timer, lane = heapq.heappop(timers)
+            if lane.paused:
+                lane.overdue.append(timer)
+            else:
+                lane.ready.append(timer)
+                self._line_up(lane)
+        self._run_what_is_ready()
+        if self._abandoned:
+            raise Unfinished(
+                f"{self._abandoned[0]} was begun, not finished, and left to the garbage collector, "
+                "which comes at no particular moment: close it, with contextlib.aclosing"
+            )
+
+    def _run_what_is_ready(self) -> None:
+        # As many callbacks as are ready now: what they add belongs to the next turn, in which
         # timers that have become due are looked at first.
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
-            if not handle.cancelled():
+        lined_up = self._lined_up
+        count = sum(len(lane.ready) for lane in lined_up)
+        for _ in range(count):
+            ready_lanes = len(lined_up)
+            if not ready_lanes:
+                break
+            place = int(self._draw() * ready_lanes) if ready_lanes > 1 else 0
+            lane = lined_up[place]
+            handle = lane.ready.popleft()
+            if not lane.ready:
+                lane.lined_up = False
+                last = lined_up.pop()
+                if last is not lane:
+                    lined_up[place] = last
+            if not handle._cancelled:
                 handle._run()
+        self._at_this_moment += count
+        if self._at_this_moment > _CALLBACKS_AT_ONE_MOMENT:
+            raise Livelock(self._who_runs())
+        self._until_collection -= count
+        if self._until_collection < 0:
+            self._until_collection = _COLLECT_EVERY
+            self._collections += 1
+            gc.collect(1 if self._collections % _COLLECT_OLD_EVERY else 2)
+
+    # The end
+
+    def wind_up(self) -> None:
+        """Cancel what is left of the world itself and let it clean up; then close."""
+        try:
+            left = self.tasks_in(None)
+            for task in left:
+                task.cancel()
+            if left:
+                self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            for task in left:
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    message = "a task failed while it was cancelled at the end"
+                    self.call_exception_handler(
+                        {"message": message, "exception": error, "task": task}
+                    )
+            self.run_until_complete(self.shutdown_asyncgens())
+        finally:
+            self.end(self._outside)
+            self.close()
+            for lane in self._ended:
+                lane.bury()
+
+    async def shutdown_asyncgens(self) -> None:
+        """The oldest first, where asyncio would go by their addresses."""
+        for generator in list(self._generators):
+            if not self._generators[generator].ended:
+                await generator.aclose()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        task = context.get("task") or context.get("future")
+        if isinstance(task, _NumberedTask) and task.lane.ended:
+            return
+        super().call_exception_handler(context)
+
+    def _collection(self, phase: str, info: dict[str, int]) -> None:
+        self._collecting = phase == "start"
+
+    def _asyncgen_firstiter_hook(self, agen: _AsyncGenerator) -> None:
+        self._generators[agen] = LANE.get(self._outside)
+
+    def _asyncgen_finalizer_hook(self, agen: _AsyncGenerator) -> None:
+        if self._closed:
+            return
+        if self._collecting:
+            self._abandoned.append(agen.__qualname__)
+        else:
+            # Its last owner let go of it just now, and that is a moment like any other.
+            self.call_soon(self.create_task, agen.aclose())
+
+    # What to say when it goes wrong
 
     def _who_waits(self) -> str:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         waiting = "; ".join(f"{task.get_name()} at {_where(task)}" for task in tasks)
         return f"at {self._now:g} s nothing is left that could happen, but these wait: {waiting}"
+
+    def _who_runs(self) -> str:
+        handles: list[Any] = [handle for lane in self._lined_up for handle in lane.ready]
+        owners = [getattr(handle._callback, "__self__", handle) for handle in handles]
+        running = "; ".join(
+            f"{each.get_name()} at {_where(each)}" if isinstance(each, asyncio.Task) else repr(each)
+            for each in owners
+        )
+        return f"at {self._now:g} s time cannot go on, because these never stop: {running}"
 
 
 def _where(task: asyncio.Task[Any]) -> str:
@@ -135,5 +422,8 @@ def _where(task: asyncio.Task[Any]) -> str:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` on a loop of its own to its end; tasks that it leaves behind are cancelled."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        loop.wind_up()

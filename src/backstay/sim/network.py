@@ -1,7 +1,7 @@
 """Network: ``Transport`` and ``Serve`` joined in memory, with faults that a test can ask for.
 
 A handler that listens at an address gets the requests sent to it, and its answers travel back.
-Both ways go through the address's ``Link``, where things go wrong on purpose:
+What is wrong with the way to an address is said by its ``Link``:
 
 * ``refuse``: no connection;  ``connect_delay``: one, but late;
 * ``delay``: seconds that everything is under way, in each direction;
@@ -11,6 +11,11 @@ Both ways go through the address's ``Link``, where things go wrong on purpose:
   learns at once) or by ``"silence"`` (it finds out by its timeout);
 * ``cut()``: every open exchange and stream ends now.
 
+What befalls a single request is its ``Fate``; ``fates`` decides it. What is wrong between two
+processes, in one direction or both, is said by ``wires``; see there for what it does to open
+connections. A new one cannot be had, but a caller that has an idle one from before puts its
+request on that, and the request leaves.
+
 ``Link.sent`` tells what was put on the wire and when. As in the real world, a handler that has
 seen a request finishes its work even when the caller is gone; only a body that is still being
 streamed is stopped. TLS and proxies are not simulated: an ``https`` address needs no proof.
@@ -19,22 +24,22 @@ streamed is stopped. TLS and proxies are not simulated: an ``https`` address nee
 import asyncio
 import contextvars
 import errno
+import itertools
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal
 from urllib.parse import unquote, urlsplit
-
-import msgspec
 
 from backstay.seam.errors import BadAnswer, ConnectFailed, ConnectionLost, TimedOut, TooLate
 from backstay.seam.serve import Answer, Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Response, Stream, Transport
+from backstay.sim.fate import ALL_WELL, FATE, Attempt, Fate, Fates
+from backstay.sim.lane import Lane, current_lane
+from backstay.sim.wire import Exchange, Link, Sent, Wires, name_of
 
-# What a sender may have on the wire before it must wait for the receiver, as a TCP window does.
-_WINDOW = 256 * 1024
+__all__ = ["Link", "Network", "Sent"]
 
 _FIRST_FREE_PORT = 49152
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -42,139 +47,11 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _logger = logging.getLogger("backstay.serve")
 
 
-class Sent(msgspec.Struct, frozen=True):
-    """A request that was put on the wire, and ``loop.time()`` at that moment."""
-
-    at: float
-    request: Request
-
-
-class Link:
-    """The way to one address, and what is wrong with it. See the module."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.refuse = False
-        self.connect_delay = 0.0
-        self.delay = 0.0
-        self.lose_answer: Literal["reset", "silence"] | None = None
-        self.sent: list[Sent] = []
-        self._silent = False
-        self._open: dict[_Exchange, None] = {}
-
-    @property
-    def silent(self) -> bool:
-        return self._silent
-
-    @silent.setter
-    def silent(self, silent: bool) -> None:
-        self._silent = silent
-        for exchange in self._open:
-            exchange.wake()
-
-    def cut(self) -> None:
-        """End every exchange that is under way; new ones are not affected."""
-        for exchange in list(self._open):
-            exchange.close()
-
-
-class _Pipe:
-    """One direction of a connection: pieces arrive in order, ``Link.delay`` after they left."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._arrived: deque[object] = deque()
-        self._last_arrival = 0.0
-        self._under_way = 0
-        self._lost = False
-        self._news = asyncio.Event()
-
-    async def send(self, piece: object) -> None:
-        while not self._lost and self._under_way >= _WINDOW:
-            await self._next_news()
-        if self._lost:
-            raise ConnectionLost(f"the connection to {self._link.address} is gone")
-        loop = asyncio.get_running_loop()
-        # A delay that was shortened meanwhile must not let a later piece overtake.
-        self._last_arrival = max(self._last_arrival, loop.time() + self._link.delay)
-        self._under_way += _size(piece)
-        if self._last_arrival <= loop.time():
-            self._arrive(piece)
-        else:
-            loop.call_at(self._last_arrival, self._arrive, piece)
-
-    async def receive(self) -> object:
-        while not self._lost and (self._link.silent or not self._arrived):
-            await self._next_news()
-        if self._lost:
-            raise ConnectionLost(f"the connection to {self._link.address} was lost")
-        piece = self._arrived.popleft()
-        self._under_way -= _size(piece)
-        self.wake()
-        return piece
-
-    def lose(self) -> None:
-        self._lost = True
-        self.wake()
-
-    def wake(self) -> None:
-        self._news.set()
-
-    def _arrive(self, piece: object) -> None:
-        self._arrived.append(piece)
-        self.wake()
-
-    async def _next_news(self) -> None:
-        self._news.clear()
-        await self._news.wait()
-
-
-def _size(piece: object) -> int:
-    return len(piece) if isinstance(piece, bytes) else 0
-
-
-class _Exchange:
-    """One request and its answer: a pipe each way.
-
-    The answer comes down as its head (an ``Answer`` without body), then its bytes, then ``None``.
-    """
-
-    def __init__(self, link: Link) -> None:
-        self.up = _Pipe(link)
-        self.down = _Pipe(link)
-        self._link = link
-        self._streaming: asyncio.Task[object] | None = None
-        link._open[self] = None
-
-    @property
-    def open(self) -> bool:
-        return self in self._link._open
-
-    def close(self) -> None:
-        self._link._open.pop(self, None)
-        self.up.lose()
-        self.down.lose()
-        if self._streaming is not None:
-            self._streaming.cancel()
-
-    def wake(self) -> None:
-        self.up.wake()
-        self.down.wake()
-
-    async def send_body(self, body: AsyncIterator[bytes]) -> None:
-        """Send a body as it comes, until it ends or nobody is left to read it."""
-        self._streaming = asyncio.current_task()
-        try:
-            async for chunk in body:
-                await self.down.send(chunk)
-        finally:
-            self._streaming = None
-
-
 class _Listener:
     """A handler at an address; it sees each request in the context in which it listens."""
 
     def __init__(self, network: "Network", url: str, handler: Handler, max_body: int) -> None:
+        self.lane = current_lane()
         self._network = network
         self._url = url
         self._handler = handler
@@ -187,30 +64,30 @@ class _Listener:
     def url(self) -> str:
         return self._url
 
-    def accept(self, link: Link) -> _Exchange:
-        exchange = _Exchange(link)
+    def accept(self, link: Link, exchange: Exchange) -> None:
         task = self._context.run(self._tasks.spawn, self._serve(link, exchange), name="exchange")
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
-        return exchange
 
     async def close(self) -> None:
-        self._network._listeners.pop(self._url, None)
+        self._network.listeners.pop(self._url, None)
         if self._answering:
-            await asyncio.wait(self._answering, timeout=self._network._grace)
+            await asyncio.wait(self._answering, timeout=self._network.grace)
         self._network.link(self._url).cut()
         async with self._tasks:
             pass
 
-    async def _serve(self, link: Link, exchange: _Exchange) -> None:
+    async def _serve(self, link: Link, exchange: Exchange) -> None:
         try:
             inbound = await exchange.up.receive()
             assert isinstance(inbound, Inbound)
+            FATE.set(exchange.fate)
             answer = await self._answer(inbound)
             try:
-                if link.lose_answer == "reset":
-                    exchange.close()
-                if link.lose_answer != "silence":
+                loss = exchange.fate.lose_answer or link.lose_answer
+                if loss == "reset":
+                    exchange.abort()
+                elif loss is None:
                     await self._reply(exchange, inbound, answer)
             finally:
                 # Also when no byte of it was read: a body may hold a subscription.
@@ -228,29 +105,31 @@ class _Listener:
             _logger.exception("the handler of %s %s failed", inbound.method, inbound.path)
             return Answer(status=500)
 
-    async def _reply(self, exchange: _Exchange, inbound: Inbound, answer: Answer) -> None:
-        await exchange.down.send(Answer(status=answer.status, headers=answer.headers))
+    async def _reply(self, exchange: Exchange, inbound: Inbound, answer: Answer) -> None:
+        head = Answer(status=answer.status, headers=answer.headers)
         body = b"" if inbound.method == "HEAD" else answer.body
         if isinstance(body, bytes):
-            await exchange.down.send(body)
+            await exchange.down.send(head, body, None)
+            return
+        await exchange.down.send(head)
+        try:
+            await exchange.send_body(body)
+        except Exception:
+            if not exchange.caller_is_gone:
+                _logger.exception("the answer at %s broke off", self._url)
+                exchange.abort()
         else:
-            try:
-                await exchange.send_body(body)
-            except Exception:
-                if exchange.open:
-                    _logger.exception("the answer at %s broke off", self._url)
-                    exchange.close()
-        await exchange.down.send(None)
+            await exchange.down.send(None)
 
 
 class _Stream:
     """An answer that is read as it arrives."""
 
-    def __init__(self, exchange: _Exchange, head: Answer, request: Request) -> None:
+    def __init__(self, exchange: Exchange, head: Answer, request: Request) -> None:
+        self.ended = False
         self._exchange = exchange
         self._head = head
         self._request = request
-        self._ended = False
 
     @property
     def status(self) -> int:
@@ -268,11 +147,11 @@ class _Stream:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
 
     async def next_chunk(self) -> bytes:
-        while not self._ended:
+        while not self.ended:
             piece = await self._exchange.down.receive()
             if isinstance(piece, bytes) and piece:
                 return piece
-            self._ended = piece is None
+            self.ended = piece is None
         return b""
 
 
@@ -310,37 +189,55 @@ class _Transport:
 
     @asynccontextmanager
     async def _open(self, request: Request, deadline: float) -> AsyncIterator[_Stream]:
-        link = self._network.link(request.url)
-        exchange = await self._connect(request, link, deadline)
+        network = self._network
+        link = network.link(request.url)
+        caller = current_lane()
+        fate = network.fate(Attempt(next(network.numbers), name_of(caller), link.address, request))
+        exchange = await self._connect(request, link, fate, deadline)
         try:
             now = asyncio.get_running_loop().time()
             if request.not_after is not None and now > request.not_after:
                 raise TooLate(f"{_named(request)} was not sent: its time had passed")
-            link.sent.append(Sent(now, request))
+            if network.keeps_record:
+                link.sent.append(Sent(now, request))
             try:
                 async with asyncio.timeout_at(deadline):
-                    await exchange.up.send(_inbound(request))
-                    head = await exchange.down.receive()
+                    head = await self._ask(request, exchange)
             except TimeoutError:
                 raise _unanswered(request) from None
-            assert isinstance(head, Answer)
-            yield _Stream(exchange, head, request)
+            stream = _Stream(exchange, head, request)
+            yield stream
+            if stream.ended:
+                exchange.finish()
+                network.idle[caller, link.address] += 1
         finally:
-            exchange.close()
+            exchange.leave()
 
-    async def _connect(self, request: Request, link: Link, deadline: float) -> _Exchange:
+    async def _ask(self, request: Request, exchange: Exchange) -> Answer:
+        if exchange.fate.lose_request is None:
+            await exchange.up.send(_inbound(request, name_of(exchange.caller)))
+        elif exchange.fate.lose_request == "reset":
+            exchange.cut()
+        head = await exchange.down.receive()
+        assert isinstance(head, Answer)
+        return head
+
+    async def _connect(self, request: Request, link: Link, fate: Fate, deadline: float) -> Exchange:
+        network = self._network
         if request.connect_timeout is not None:
             now = asyncio.get_running_loop().time()
             deadline = min(deadline, now + request.connect_timeout)
         try:
             async with asyncio.timeout_at(deadline):
-                await asyncio.sleep(link.connect_delay)
+                await asyncio.sleep(link.connect_delay + fate.connect_delay)
+                idle = network.take_idle(link.address)
+                if not idle:
+                    await network.round_trip(link.address)
         except TimeoutError:
             raise ConnectFailed(f"{link.address} did not accept a connection in time") from None
-        listener = self._network._listeners.get(link.address)
-        if link.refuse or listener is None:
-            raise ConnectFailed(f"{link.address} refused the connection")
-        return listener.accept(link)
+        if link.refuse or fate.refuse:
+            raise _refused(link)
+        return network.accept(link, fate, idle=idle)
 
 
 class _Serve:
@@ -363,27 +260,110 @@ class _Serve:
             port = self._next_port
             self._next_port += 1
         url = _join("https" if tls else "http", host, port)
-        if url in self._network._listeners:
+        if url in self._network.listeners:
             raise OSError(errno.EADDRINUSE, f"{url} is in use")
         listener = _Listener(self._network, url, handler, max_body)
-        self._network._listeners[url] = listener
+        self._network.listeners[url] = listener
+        self._network.hosts[url] = listener.lane
         return listener
 
 
 class Network:
     """All addresses of one world. ``grace``: how long a closing listener waits for answers."""
 
-    def __init__(self, *, grace: float = 2.0) -> None:
-        self._grace = grace
+    def __init__(
+        self,
+        *,
+        grace: float = 2.0,
+        latency: Callable[[], float] = lambda: 0.0,
+        fate: Fates = lambda _: ALL_WELL,
+        keeps_record: bool = True,
+    ) -> None:
+        self.grace = grace
+        self.fate = fate
+        self.keeps_record = keeps_record
         self.transport: Transport = _Transport(self)
         self.serve: Serve = _Serve(self)
+        self.wires = Wires(latency)
+        self.numbers = itertools.count(1)
+        self.listeners: dict[str, _Listener] = {}
+        # Who listens, or did, at an address: where a machine is without power, nobody refuses.
+        self.hosts: dict[str, Lane | None] = {}
+        self.idle: Counter[tuple[Lane | None, str]] = Counter()
         self._links: dict[str, Link] = {}
-        self._listeners: dict[str, _Listener] = {}
 
     def link(self, url: str) -> Link:
         """The link to the address of ``url``, whether or not anybody listens there."""
         address = _address(url)
         return self._links.setdefault(address, Link(address))
+
+    # Connections
+
+    def take_idle(self, address: str) -> bool:
+        """Whether the caller has a connection left from an earlier request, which it now uses."""
+        mine = (current_lane(), address)
+        if self.idle[mine] == 0:
+            return False
+        self.idle[mine] -= 1
+        return True
+
+    async def round_trip(self, address: str) -> None:
+        """Returns when a new connection has been made, or refused by the other side."""
+        await asyncio.sleep(self.wires.latency() + self.wires.latency())
+        while address in self.hosts and not self._can_be_reached(self.hosts[address]):
+            await self.wires.change()
+
+    def accept(self, link: Link, fate: Fate, *, idle: bool) -> Exchange:
+        listener = self.listeners.get(link.address)
+        host = self.hosts.get(link.address)
+        if listener is None and not (idle and not self.wires.has_power(name_of(host))):
+            raise _refused(link)
+        exchange = Exchange(link, self.wires, fate, caller=current_lane(), server=host)
+        if listener is not None:
+            listener.accept(link, exchange)
+        return exchange
+
+    def _can_be_reached(self, host: Lane | None) -> bool:
+        return self.wires.join(name_of(current_lane()), name_of(host))
+
+    # Processes
+
+    def left(self, lane: Lane) -> None:
+        """The process in this lane is gone. Its machine is not, and closes its connections."""
+        self._forget_listeners(lane)
+        self._forget_idle(lambda caller, host: lane in (caller, host))
+        for exchange in self._exchanges():
+            if exchange.caller is lane:
+                exchange.leave()
+            elif exchange.server is lane:
+                exchange.abort()
+
+    def lost_power(self, lane: Lane) -> None:
+        """The process in this lane is gone with its machine. Nobody is left to tell its peers."""
+        self._forget_listeners(lane)
+        self._forget_idle(lambda caller, host: lane is caller)
+        self.wires.power_off(lane.name)
+
+    def has_power_again(self, name: str) -> None:
+        """The machine knows nothing of the connections that it had, and says so."""
+        for exchange in self._exchanges():
+            ends = (exchange.caller, exchange.server)
+            if any(end and end.ended and end.name == name for end in ends):
+                exchange.cut()
+        self._forget_idle(lambda caller, host: bool(host and host.ended and host.name == name))
+        self.wires.power_on(name)
+
+    def _exchanges(self) -> list[Exchange]:
+        return [exchange for link in self._links.values() for exchange in link.exchanges]
+
+    def _forget_listeners(self, lane: Lane) -> None:
+        for url in [url for url, listener in self.listeners.items() if listener.lane is lane]:
+            del self.listeners[url]
+
+    def _forget_idle(self, forgotten: Callable[[Lane | None, Lane | None], bool]) -> None:
+        for caller, address in list(self.idle):
+            if forgotten(caller, self.hosts.get(address)):
+                del self.idle[caller, address]
 
 
 def _address(url: str) -> str:
@@ -397,7 +377,7 @@ def _join(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def _inbound(request: Request) -> Inbound:
+def _inbound(request: Request, peer: str) -> Inbound:
     parts = urlsplit(request.url)
     return Inbound(
         method=request.method,
@@ -405,7 +385,7 @@ def _inbound(request: Request) -> Inbound:
         query=parts.query,
         headers={"host": parts.netloc, **_lower(request.headers)},
         body=request.body,
-        peer="simulated",
+        peer=peer,
     )
 
 
@@ -415,6 +395,10 @@ def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 def _named(request: Request) -> str:
     return f"{request.method} {request.url}"
+
+
+def _refused(link: Link) -> ConnectFailed:
+    return ConnectFailed(f"{link.address} refused the connection")
 
 
 def _unanswered(request: Request) -> TimedOut:

@@ -1,0 +1,331 @@
+"""Wires: what lies between two processes, and what can become of bytes on the way.
+
+* What has left arrives, whatever becomes of its sender: a process that gave up, or that died, had
+  its request on the wire all the same. That a connection ended travels as a last piece behind the
+  others, so the peer learns of it as late as of anything else.
+* Pieces of one connection arrive in order. Between connections there is no order.
+* A direction between two processes can be blocked. Pieces on a blocked way are sent again and
+  again, as TCP does, and arrive when it opens, unless that takes longer than TCP has patience.
+* A receiver that is behind holds up its sender.
+
+Conditions belong to three things: the ``Wires`` between processes, the ``Link`` to an address, and
+the ``Fate`` of a single request.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextvars import Context
+
+import msgspec
+
+from backstay.seam.errors import ConnectionLost
+from backstay.seam.transport import Request
+from backstay.sim.fate import Fate, Loss
+from backstay.sim.lane import Lane
+
+# What a sender may have on the wire before it must wait for the receiver, as a TCP window does.
+_WINDOW = 256 * 1024
+
+# For how long the kernel of a real machine sends again what was not acknowledged.
+_PATIENCE = 924.0
+
+_END = object()
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A request that was put on the wire, and ``loop.time()`` at that moment."""
+
+    at: float
+    request: Request
+
+
+class Link:
+    """The way to one address, and what is wrong with it. See ``network``."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.refuse = False
+        self.connect_delay = 0.0
+        self.delay = 0.0
+        self.lose_answer: Loss | None = None
+        self.sent: list[Sent] = []
+        self.exchanges: dict[Exchange, None] = {}
+        self._silent = False
+
+    @property
+    def silent(self) -> bool:
+        return self._silent
+
+    @silent.setter
+    def silent(self, silent: bool) -> None:
+        self._silent = silent
+        for exchange in self.exchanges:
+            exchange.wake()
+
+    def cut(self) -> None:
+        """End every exchange that is under way; new ones are not affected."""
+        for exchange in list(self.exchanges):
+            exchange.cut()
+
+
+class Wires:
+    """Which process can reach which, and how long that takes. Processes go by their names."""
+
+    def __init__(self, latency: Callable[[], float]) -> None:
+        self.latency = latency
+        self._blocked: set[tuple[str, str]] = set()
+        self._without_power: set[str] = set()
+        self._held: dict[Pipe, None] = {}
+        self._news = asyncio.Event()
+
+    def block(self, source: str, target: str) -> None:
+        self._blocked.add((source, target))
+
+    def part(self, some: Iterable[str], others: Iterable[str]) -> None:
+        """Nothing passes between the two groups, in neither direction."""
+        others = list(others)
+        for one in some:
+            for other in others:
+                self.block(one, other)
+                self.block(other, one)
+
+    def unblock(self, source: str, target: str) -> None:
+        self._blocked.discard((source, target))
+        self._changed()
+
+    def heal(self) -> None:
+        self._blocked.clear()
+        self._changed()
+
+    def power_off(self, name: str) -> None:
+        """Nothing that was not on the wire yet will ever come from there."""
+        self._without_power.add(name)
+        for pipe in [pipe for pipe in self._held if pipe.source == name]:
+            del self._held[pipe]
+
+    def power_on(self, name: str) -> None:
+        self._without_power.discard(name)
+        self._changed()
+
+    def has_power(self, name: str) -> bool:
+        return name not in self._without_power
+
+    def are_open(self, source: str, target: str) -> bool:
+        return (source, target) not in self._blocked and target not in self._without_power
+
+    def join(self, one: str, other: str) -> bool:
+        """Whether there is a way there and back, as a new connection needs it."""
+        return self.are_open(one, other) and self.are_open(other, one)
+
+    def hold(self, pipe: "Pipe") -> None:
+        self._held[pipe] = None
+
+    async def change(self) -> None:
+        await self._news.wait()
+
+    def _changed(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        for pipe in [pipe for pipe in self._held if self.are_open(pipe.source, pipe.target)]:
+            del self._held[pipe]
+            pipe.release()
+
+
+class Pipe:
+    """One direction of a connection, from ``source`` to ``target``."""
+
+    def __init__(
+        self, exchange: "Exchange", source: str, target: str, on_end: Callable[[], None]
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.drip: tuple[int, float] | None = None
+        self._exchange = exchange
+        self._on_end = on_end
+        self._arrived: deque[object] = deque()
+        self._held: list[tuple[float, tuple[object, ...]]] = []
+        self._last_arrival = 0.0
+        self._under_way = 0
+        self._lost = False
+        self._news = asyncio.Event()
+
+    async def send(self, *pieces: object) -> None:
+        """Returns when they have left. They arrive together."""
+        while not self._lost and self._under_way >= _WINDOW:
+            await self._next_news()
+        if self._lost:
+            raise ConnectionLost(f"the connection to {self._exchange.address} is gone")
+        if self.drip is None:
+            self._put(pieces)
+        else:
+            size, every = self.drip
+            for drop in _drops(pieces, size):
+                self._put((drop,), every)
+
+    def end(self) -> None:
+        """The sender is gone. The receiver learns of it behind everything else."""
+        if not self._lost:
+            self._put((_END,))
+
+    def lose(self) -> None:
+        """Both ends know that it is over, and what was not read yet will not be."""
+        self._lost = True
+        self.wake()
+
+    async def receive(self) -> object:
+        while not self._lost and (self._exchange.silent or not self._arrived):
+            await self._next_news()
+        if self._lost or (piece := self._arrived.popleft()) is _END:
+            self._lost = True
+            raise ConnectionLost(f"the connection to {self._exchange.address} was lost")
+        self._under_way -= _size(piece)
+        self.wake()
+        return piece
+
+    def release(self) -> None:
+        held, self._held = self._held, []
+        now = _true_time()
+        for since, pieces in held:
+            if now - since > _PATIENCE:
+                self.lose()
+            else:
+                self._arrive(pieces)
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def _put(self, pieces: tuple[object, ...], later: float = 0.0) -> None:
+        now = _true_time()
+        # A delay that was shortened meanwhile must not let a later piece overtake.
+        self._last_arrival = max(self._last_arrival + later, now + self._exchange.delay())
+        self._under_way += sum(map(_size, pieces))
+        if self._last_arrival <= now:
+            self._arrive(pieces)
+        else:
+            loop = asyncio.get_running_loop()
+            # Not in the context of the sender: it is out of its hands now.
+            loop.call_at(self._last_arrival, self._arrive, pieces, context=Context())
+
+    def _arrive(self, pieces: tuple[object, ...]) -> None:
+        wires = self._exchange.wires
+        if self._held or not wires.are_open(self.source, self.target):
+            self._held.append((_true_time(), pieces))
+            wires.hold(self)
+            return
+        self._arrived.extend(pieces)
+        if pieces[-1] is _END:
+            self._on_end()
+        self.wake()
+
+    async def _next_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+
+class Exchange:
+    """One request and its answer: a pipe each way.
+
+    The answer comes down as its head (an ``Answer`` without body), then its bytes, then ``None``.
+    """
+
+    def __init__(
+        self, link: Link, wires: Wires, fate: Fate, *, caller: Lane | None, server: Lane | None
+    ) -> None:
+        self.wires = wires
+        self.fate = fate
+        self.caller = caller
+        self.server = server
+        self.caller_is_gone = False
+        self._link = link
+        here, there = name_of(caller), name_of(server)
+        self.up = Pipe(self, here, there, on_end=self._caller_left)
+        self.down = Pipe(self, there, here, on_end=lambda: None)
+        self.down.drip = fate.drip
+        self._streaming: asyncio.Task[object] | None = None
+        self._cut_at: asyncio.TimerHandle | None = None
+        if fate.cut_after is not None:
+            loop = asyncio.get_running_loop()
+            self._cut_at = loop.call_later(fate.cut_after, self.cut, context=Context())
+        link.exchanges[self] = None
+
+    @property
+    def address(self) -> str:
+        return self._link.address
+
+    @property
+    def silent(self) -> bool:
+        return self._link.silent
+
+    def delay(self) -> float:
+        return self._link.delay + self.fate.delay + self.wires.latency()
+
+    def finish(self) -> None:
+        """The answer was read to its end."""
+        self._link.exchanges.pop(self, None)
+        if self._cut_at is not None:
+            self._cut_at.cancel()
+
+    def leave(self) -> None:
+        """The caller is gone, whether or not it had its answer."""
+        if self not in self._link.exchanges:
+            return
+        self.finish()
+        if self._link.silent:
+            # Nobody is there to send it again.
+            self.cut()
+        else:
+            self.up.end()
+
+    def abort(self) -> None:
+        """The server is gone, or gives up in the middle of its answer."""
+        self.up.lose()
+        self.down.end()
+
+    def cut(self) -> None:
+        """The connection is reset in between, and both learn of it at once."""
+        self.finish()
+        self.up.lose()
+        self._caller_left()
+
+    def wake(self) -> None:
+        self.up.wake()
+        self.down.wake()
+
+    async def send_body(self, body: AsyncIterator[bytes]) -> None:
+        """Send a body as it comes, until it ends or nobody is left to read it."""
+        self._streaming = asyncio.current_task()
+        try:
+            async for chunk in body:
+                await self.down.send(chunk)
+        finally:
+            self._streaming = None
+
+    def _caller_left(self) -> None:
+        self.caller_is_gone = True
+        self.down.lose()
+        if self._streaming is not None:
+            self._streaming.cancel()
+
+
+def name_of(lane: Lane | None) -> str:
+    """The name of the process that a lane belongs to."""
+    return lane.name if lane else "world"
+
+
+def _true_time() -> float:
+    """``loop.time()`` as it is in no process."""
+    return Context().run(asyncio.get_running_loop().time)
+
+
+def _drops(pieces: tuple[object, ...], size: int) -> Iterator[object]:
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            for start in range(0, len(piece), size):
+                yield piece[start : start + size]
+        else:
+            yield piece
+
+
+def _size(piece: object) -> int:
+    return len(piece) if isinstance(piece, bytes) else 0
