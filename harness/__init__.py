@@ -7,6 +7,7 @@ a control plane
 ``processes.py``    child processes that never outlive us
 ``pki.py``          certificates, tokens and the kubeconfig
 ``connect.py``      Backstay's client on it, and waiting for objects without sleeping
+``facts.py``        what the embedded API copies from it
 
 hollow nodes
 ``truth.py``        what really runs, apart from what the API says
