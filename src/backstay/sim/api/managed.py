@@ -1,0 +1,442 @@
+"""Managed fields: who owns which field of an object, and server-side apply, which goes by that.
+
+Each entry of ``metadata.managedFields`` belongs to a manager, an operation and a subresource.
+
+* Whoever writes a value by create, update or patch (``track_update``) owns it from then on, and
+  everybody else loses it. A removed field is nobody's.
+* Whoever applies (``apply``) says everything that it wants to own. A field that it said the last
+  time and does not say now is removed, unless somebody else owns it. A value that is not what
+  its other owner wants is a conflict, and with ``force`` that owner loses it. Values on which
+  all agree have several owners.
+* An entry's time is when its manager last changed the object, so an apply that changes nothing
+  leaves everything as it was.
+
+Objects of all versions of a kind are taken to have the same fields.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from backstay.sim.api import fieldsets, gotext
+from backstay.sim.api.fieldsets import EMPTY, FieldSet, difference, intersection, union
+from backstay.sim.api.kinds import Object, Schema, Types
+from backstay.sim.api.patches import same
+from backstay.sim.api.status import Cause, Refusal, bad_request
+from backstay.sim.api.structured import Mismatch, Structure
+
+UPDATE = "Update"
+APPLY = "Apply"
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+_MOST_UPDATERS = 10
+_KUBECTL = "kubectl"
+
+# What the server itself sets, or what says which object it is; nobody owns that.
+_NOBODYS = fieldsets.of(
+    [("apiVersion",), ("kind",), ("metadata",)]
+    + [
+        ("metadata", field)
+        for field in (
+            "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName",
+            "generation", "managedFields", "resourceVersion",
+        )
+    ]
+)  # fmt: skip
+
+
+class Owner(NamedTuple):
+    """What makes two entries the same one. Appliers stay the same in every version."""
+
+    manager: str
+    operation: str
+    version: str
+    subresource: str
+
+
+class Claim(NamedTuple):
+    """What an owner owns, and since when; ``time`` is empty if it never changed anything."""
+
+    version: str
+    time: str
+    fields: FieldSet
+
+
+Claims = dict[Owner, Claim]
+
+
+class ApplyConflicts(Refusal):
+    """Others own fields that were applied with another value."""
+
+    def __init__(self, conflicts: Mapping[Owner, FieldSet]) -> None:
+        by_name = sorted(conflicts.items(), key=lambda conflict: _identifier(conflict[0]))
+        found = [(owner, path) for owner, fields in by_name for path in fieldsets.paths(fields)]
+        super().__init__(
+            409,
+            "Conflict",
+            _conflict_message(found),
+            causes=[
+                Cause("FieldManagerConflict", f"conflict with {_described(owner)}", path)
+                for owner, path in found
+            ],
+        )
+
+
+def _conflict_message(found: list[tuple[Owner, str]]) -> str:
+    if len(found) == 1:
+        owner, path = found[0]
+        return f"Apply failed with 1 conflict: conflict with {_described(owner)}: {path}"
+    lines = []
+    for index, (owner, path) in enumerate(found):
+        if index == 0 or found[index - 1][0] != owner:
+            lines.append(f"conflicts with {_described(owner)}:")
+        lines.append(f"- {path}")
+    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+
+
+def _described(owner: Owner) -> str:
+    text = gotext.quoted(owner.manager)
+    if owner.subresource:
+        text += f" with subresource {gotext.quoted(owner.subresource)}"
+    return f"{text} using {owner.version}" if owner.operation == UPDATE else text
+
+
+def _identifier(owner: Owner) -> bytes:
+    """By this text the server sorts owners."""
+    named = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owner.version,
+             "subresource": owner.subresource}  # fmt: skip
+    return msgspec.json.encode({key: value for key, value in named.items() if value})
+
+
+# Entries
+
+
+def _read(entries: Any) -> Claims:
+    claims: Claims = {}
+    for entry in entries or ():
+        version: str = entry["apiVersion"]
+        operation: str = entry["operation"]
+        owner = Owner(
+            entry.get("manager", ""),
+            operation,
+            version if operation == UPDATE else "",
+            entry.get("subresource", ""),
+        )
+        claims[owner] = Claim(version, entry.get("time", ""), entry.get("fieldsV1", EMPTY))
+    return claims
+
+
+def _read_sent(entries: Any) -> Claims | None:
+    """Entries as a client sent them; None if they are not valid."""
+    try:
+        for entry in entries:
+            if entry["operation"] not in (UPDATE, APPLY) or entry["fieldsType"] != "FieldsV1":
+                return None
+            if not entry["apiVersion"]:
+                return None
+        return _read(
+            [{**entry, "fieldsV1": fieldsets.read(entry["fieldsV1"])} for entry in entries]
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _written(claims: Claims) -> list[Object]:
+    """In the server's order: appliers first, then by time, then by name."""
+    ordered = sorted(
+        claims.items(),
+        key=lambda it: (it[0].operation, it[1].time, it[0].manager, it[1].version,
+                        it[0].subresource),
+    )  # fmt: skip
+    return [_entry(owner, claim) for owner, claim in ordered]
+
+
+def _entry(owner: Owner, claim: Claim) -> Object:
+    entry: Object = {
+        "manager": owner.manager,
+        "operation": owner.operation,
+        "apiVersion": claim.version,
+    }
+    if claim.time:
+        entry["time"] = claim.time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = claim.fields
+    if owner.subresource:
+        entry["subresource"] = owner.subresource
+    return entry
+
+
+def _managed(obj: Object, claims: Claims) -> Object:
+    """The object with these entries; the same object if it has them already."""
+    meta = obj.get("metadata") or {}
+    entries = _written(claims)
+    if same(meta.get("managedFields") or [], entries):
+        return obj
+    meta = {key: value for key, value in meta.items() if key != "managedFields"}
+    if entries:
+        meta["managedFields"] = entries
+    return {**obj, "metadata": meta}
+
+
+def _without(claims: Claims, fields: FieldSet) -> Claims:
+    """What remains to everybody when these fields are no longer theirs."""
+    if not fields:
+        return claims
+    remaining: Claims = {}
+    for owner, claim in claims.items():
+        kept = difference(claim.fields, fields)
+        if kept:
+            remaining[owner] = claim if kept is claim.fields else claim._replace(fields=kept)
+    return remaining
+
+
+# Create, update and patch
+
+
+def track_update(
+    before: Object | None,
+    after: Object,
+    *,
+    manager: str,
+    operation: str,
+    api_version: str,
+    subresource: str,
+    now: str,
+    schema: Schema,
+    types: Types,
+    reset: FieldSet = EMPTY,
+) -> Object:
+    """``after`` with the managed fields that follow from its difference to ``before``.
+
+    ``reset`` are fields that this request cannot change, such as the status.
+    """
+    claims = _claims_for_update(before, after, subresource)
+    if not claims and before is not None:
+        # Somebody has asked for an object without managed fields.
+        return _managed(after, claims)
+    structure = Structure(types)
+    if before is None:
+        put, gone = structure.created(after, schema), EMPTY
+    else:
+        put, gone = structure.changes(before, after, schema)
+    if reset:
+        put, gone = fieldsets.without(put, reset), fieldsets.without(gone, reset)
+    claims = _without(_without(claims, put), gone)
+    mine = difference(put, _NOBODYS)
+    if mine:
+        owner = Owner(manager or "unknown", operation, api_version, subresource)
+        if owner in claims:
+            mine = union(claims[owner].fields, mine)
+        claims[owner] = Claim(api_version, now, mine)
+    return _managed(after, _capped(claims))
+
+
+def _claims_for_update(before: Object | None, after: Object, subresource: str) -> Claims:
+    """Clients that know nothing of managed fields drop them, and others may edit them."""
+    kept = (before or {}).get("metadata", {}).get("managedFields")
+    sent = (after.get("metadata") or {}).get("managedFields")
+    if sent is None or sent is kept or subresource:
+        return _read(kept)
+    if sent in ([], [{}]):
+        return {}
+    claims = _read_sent(sent)
+    return _read(kept) if claims is None else claims
+
+
+def _capped(claims: Claims) -> Claims:
+    """The oldest updaters become one, so that their number stays small."""
+    updaters = [owner for owner in claims if owner.operation == UPDATE]
+    excess = len(updaters) - _MOST_UPDATERS
+    if excess <= 0:
+        return claims
+    updaters.sort(key=lambda owner: (claims[owner].time, _identifier(owner)))
+    claims = dict(claims)
+    first: dict[str, Owner] = {}
+    for owner in updaters:
+        claim = claims[owner]
+        if claim.version not in first:
+            first[claim.version] = owner
+            continue
+        bucket = Owner("ancient-changes", UPDATE, claim.version, "")
+        if bucket not in claims:
+            claims[bucket] = claims.pop(first[claim.version])
+        claims[bucket] = claim._replace(fields=union(claim.fields, claims[bucket].fields))
+        del claims[owner]
+        excess -= 1
+        if excess == 0:
+            break
+    return claims
+
+
+# Apply
+
+
+def apply(
+    live: Object | None,
+    applied: Object,
+    *,
+    manager: str,
+    force: bool,
+    subresource: str,
+    now: str,
+    api_version: str,
+    schema: Schema,
+    types: Types,
+    kind: str = "",
+    reset: FieldSet = EMPTY,
+) -> Object:
+    """What applying a configuration makes of the live object; the live one itself if nothing.
+
+    Raises ``ApplyConflicts``, and ``Refusal`` for a configuration that does not fit the schema.
+    ``reset`` are fields that this request cannot change, such as the status.
+    """
+    if (applied.get("metadata") or {}).get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    config = {key: v for key, v in applied.items() if key not in ("apiVersion", "kind")}
+    structure = Structure(types)
+    owned = _owned(structure, config, schema, f"{_group_version(api_version)}, Kind={kind}")
+    owner = Owner(manager, APPLY, "", subresource)
+    mine = Claim(api_version, now, fieldsets.without(owned, reset) if reset else owned)
+    if live is None:
+        made = structure.decoded(config, schema) if structure.saw_null else config
+        return _managed(made, _claimed({}, owner, mine))
+    claims = _read(live["metadata"].get("managedFields"))
+    if not claims:
+        # Where nobody has kept account so far, everything belongs to the past.
+        past = fieldsets.without(structure.created(live, schema), reset)
+        past_owner = Owner("before-first-apply", UPDATE, api_version, subresource)
+        claims = _claimed({}, past_owner, mine._replace(fields=past))
+    merged: Object = structure.merged(live, config, schema)
+    result = _pruned(structure, merged, claims, owner, mine, schema)
+    put, gone = structure.changes(live, result, schema)
+    if reset:
+        put, gone = fieldsets.without(put, reset), fieldsets.without(gone, reset)
+    last = claims.pop(owner, None)
+    conflicts = {} if force else _conflicts(claims, put)
+    if conflicts and manager == _KUBECTL:
+        conflicts = _not_from_client(structure, live, conflicts, schema, api_version)
+    if conflicts:
+        raise ApplyConflicts(conflicts)
+    claims = _without(_without(claims, put), gone)
+    if same(result, live):
+        mine = mine._replace(time=last.time if last else "")
+        return _managed(live, _claimed(claims, owner, mine))
+    if structure.saw_null or result is not merged:
+        result = structure.decoded(result, schema)
+    if manager == _KUBECTL:
+        result = _annotated(result, {"apiVersion": api_version, "kind": kind, **config})
+    result = _managed(result, _claimed(claims, owner, mine))
+    return live if _only_times_differ(live, result) else result
+
+
+def _owned(structure: Structure, config: Object, schema: Schema, kind: str) -> FieldSet:
+    try:
+        return structure.owned(config, schema) or EMPTY
+    except Mismatch:
+        meta = config.get("metadata")
+        meta = meta if type(meta) is dict else {}
+        found = list(structure.violations(config, schema))
+        listed = found[0] if len(found) == 1 else "\n  ".join(["errors:", *found])
+        raise Refusal(
+            500, "",
+            f"failed to create typed patch object ({meta.get('namespace', '')}/"
+            f"{meta.get('name', '')}; {kind}): {listed}",
+        ) from None  # fmt: skip
+
+
+def _group_version(api_version: str) -> str:
+    return api_version if "/" in api_version else f"/{api_version}"
+
+
+def _claimed(claims: Claims, owner: Owner, mine: Claim) -> Claims:
+    fields = difference(mine.fields, _NOBODYS)
+    return {**claims, owner: mine._replace(fields=fields)} if fields else claims
+
+
+def _conflicts(claims: Claims, put: FieldSet) -> dict[Owner, FieldSet]:
+    found = ((owner, intersection(claim.fields, put)) for owner, claim in claims.items())
+    return {owner: fields for owner, fields in found if fields}
+
+
+def _pruned(
+    structure: Structure, merged: Object, claims: Claims, owner: Owner, mine: Claim, schema: Schema
+) -> Object:
+    """Without what the owner claimed the last time, and what now nobody claims.
+
+    A struct that was claimed only for the sake of fields in it goes with them, and takes along
+    what is in it of nobody's; anything else of nobody's stays.
+    """
+    last = claims.get(owner)
+    if last is None or not difference(last.fields, mine.fields):
+        return merged
+
+    def fields_of(obj: Object | None) -> FieldSet:
+        owned = structure.owned(obj, schema, stored=True) if obj else None
+        return structure.with_structs(owned or EMPTY, schema)
+
+    claimed = mine.fields
+    for other, claim in claims.items():
+        if other != owner:
+            claimed = union(claimed, claim.fields)
+    had = structure.with_structs(last.fields, schema)
+    everything = fields_of(merged)
+    untouched = fields_of(structure.removed(merged, had, schema))
+    unclaimed = difference(
+        difference(everything, untouched), structure.with_structs(claimed, schema)
+    )
+    kept = fields_of(structure.removed(merged, unclaimed, schema))
+    lost = intersection(difference(everything, kept), had)
+    left: Object | None = structure.removed(merged, lost, schema)
+    return left or {}
+
+
+def _only_times_differ(live: Object, result: Object) -> bool:
+    def timeless(entries: Iterable[Object]) -> list[Object]:
+        return [{**entry, "time": ""} for entry in entries]
+
+    before, after = live["metadata"], result["metadata"]
+    if timeless(before.get("managedFields", ())) != timeless(after.get("managedFields", ())):
+        return False
+    entries = {"managedFields": None}
+    return same({**live, "metadata": before | entries}, {**result, "metadata": after | entries})
+
+
+# Client-side apply
+
+
+def _not_from_client(
+    structure: Structure,
+    live: Object,
+    conflicts: dict[Owner, FieldSet],
+    schema: Schema,
+    api_version: str,
+) -> dict[Owner, FieldSet]:
+    """The conflicts about fields that are not as kubectl itself has set them without the server."""
+    text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        last = msgspec.json.decode(text or "", type=dict)
+        if last.pop("apiVersion", "") != api_version:
+            return conflicts
+        last.pop("kind", None)
+        fields = structure.owned(last, schema) or EMPTY
+    except (msgspec.MsgspecError, Mismatch):
+        return conflicts
+    put, gone = structure.changes(last, live, schema)
+    agreed = difference(difference(fields, put), gone)
+    found = ((owner, difference(theirs, agreed)) for owner, theirs in conflicts.items())
+    return {owner: theirs for owner, theirs in found if theirs}
+
+
+def _annotated(obj: Object, config: Object) -> Object:
+    """What kubectl noted of its last apply, brought up to date where there is such a note."""
+    annotations = obj["metadata"].get("annotations") or {}
+    if not annotations.get(LAST_APPLIED):
+        return obj
+    meta = dict(config.get("metadata") or {})
+    if meta.get("annotations"):
+        meta["annotations"] = {k: v for k, v in meta["annotations"].items() if k != LAST_APPLIED}
+    text = gotext.json_text({**config, "metadata": meta}) + "\n"
+    changed = {**obj["metadata"], "annotations": {**annotations, LAST_APPLIED: text}}
+    return {**obj, "metadata": changed}
