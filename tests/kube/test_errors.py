@@ -94,7 +94,7 @@ def test_a_body_of_any_kind_leaves_the_code_to_decide(body: bytes) -> None:
         assert len(str(error)) < 500
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     code=st.integers(300, 599),
     headers=st.dictionaries(st.sampled_from(["retry-after", "server"]), st.text()),
