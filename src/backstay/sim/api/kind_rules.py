@@ -5,7 +5,6 @@ To teach the embedded API a habit of a kind, write its class here and add it to 
 
 import base64
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from backstay.sim.api import defaults
@@ -290,7 +289,21 @@ _RULES: Mapping[str, type[KindRules]] = {
 }
 
 
-@lru_cache(maxsize=1024)
-def rules_for(info: KindInfo) -> KindRules:
-    kind = _RULES.get(info.storage, KindRules) if info.built_in else CustomResources
-    return kind(info)
+class RuleBook:
+    """The rules of every kind that is served. Custom resources bring their own with them."""
+
+    def __init__(self) -> None:
+        self._rules: dict[tuple[str, str, str], KindRules] = {}
+
+    def __call__(self, info: KindInfo) -> KindRules:
+        key = (info.group, info.version, info.plural)
+        rules = self._rules.get(key)
+        if rules is None:
+            rules = self._rules[key] = _RULES.get(info.storage, KindRules)(info)
+        return rules
+
+    def put(self, info: KindInfo, rules: KindRules) -> None:
+        self._rules[info.group, info.version, info.plural] = rules
+
+    def remove(self, info: KindInfo) -> None:
+        self._rules.pop((info.group, info.version, info.plural), None)

@@ -104,7 +104,8 @@ class Operations:
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
-        return self._commit(target, key, None, self._tracked(target, None, obj, write), write)
+        tracked = self._tracked(target, None, rules.as_stored(obj), write)
+        return self._commit(target, key, None, tracked, write)
 
     def _place(self, target: Target, meta: dict[str, Any]) -> None:
         if not target.info.namespaced:
@@ -206,6 +207,8 @@ class Operations:
         new = {**sent, "metadata": meta}
         if target.subresource == "status":
             new = rules.on_status_update(new, old)
+        elif target.subresource:
+            new = rules.on_subresource_update(target.subresource, new, old)
         else:
             new = rules.on_update(new, old)
         causes = [*names.check(info, new["metadata"]), *rules.validate(new, old)]
@@ -217,12 +220,12 @@ class Operations:
             and rules.spec_of(new) != rules.spec_of(old)
         ):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        new = self._tracked(target, old, new, write)
+        new = self._tracked(target, old, rules.as_stored(new), write)
         if new == old:
             return found
         meta = new["metadata"]
         waits = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")
-        if meta.get("deletionTimestamp") and not waits:
+        if meta.get("deletionTimestamp") and not waits and not rules.is_held(new):
             return self._remove(target, found, new, write)
         return self._commit(target, target.key, found, new, write)
 
@@ -248,9 +251,16 @@ class Operations:
 
     def delete(self, target: Target, options: DeleteOptions, write: Write) -> Deleted:
         found = self.find(target)
+        rules = self.rules(target.info)
         self._check_deletion(target, found, options)
         meta = dict(found.object["metadata"])
-        grace = self.rules(target.info).grace(found.object, options.grace)
+        if not meta.get("deletionTimestamp"):
+            begun = rules.begin_deletion(found.object, self.now())
+            if begun is not None:
+                return Deleted(self._commit(target, target.key, found, begun, write), False)
+        elif rules.is_held(found.object):
+            return Deleted(found, False)
+        grace = rules.grace(found.object, options.grace)
         finalizers = _finalizers_for(meta.get("finalizers") or [], options.propagation)
         changed = dict(found.object)
         changed["metadata"] = meta
@@ -289,6 +299,10 @@ class Operations:
             meta["generation"] += 1
 
     # Committing
+
+    def enact(self, target: Target, found: Stored, obj: Object, write: Write) -> Stored:
+        """A change of the server's own, which no rule looks at and nobody comes to own."""
+        return self._commit(target, target.key, found, obj, write)
 
     def _tracked(self, target: Target, old: Object | None, new: Object, write: Write) -> Object:
         if write.operation == "Apply":

@@ -33,11 +33,15 @@ class KindRules:
 
     def on_update(self, new: Object, old: Object) -> Object:
         """What an update of the main resource may not change stays as it was."""
-        return _with(new, "status", old.get("status")) if self.has_status else new
+        return with_field(new, "status", old.get("status")) if self.has_status else new
 
     def on_status_update(self, new: Object, old: Object) -> Object:
         """What an update of the status subresource may not change stays as it was."""
-        return _with(new, "spec", old.get("spec"))
+        return with_field(new, "spec", old.get("spec"))
+
+    def on_subresource_update(self, subresource: str, new: Object, old: Object) -> Object:
+        """What an update of another subresource may not change stays as it was."""
+        return self.on_update(new, old)
 
     def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
         """Every reason why ``new`` cannot be; ``old`` is None for a creation."""
@@ -47,12 +51,29 @@ class KindRules:
         """Seconds between a deletion and the end; 0 is at once."""
         return 0
 
+    def begin_deletion(self, obj: Object, now: str) -> Object | None:
+        """What a first DELETE makes of an object that more than its metadata keeps; None for
+        those that nothing else keeps. May raise a ``Refusal``."""
+        return None
+
+    def is_held(self, obj: Object) -> bool:
+        """Whether more than its metadata keeps an object whose deletion has begun."""
+        return False
+
+    def as_stored(self, obj: Object) -> Object:
+        """An object that has passed every check, in the form in which it is kept."""
+        return obj
+
+    def unknown_fields(self, obj: Object) -> Sequence[str]:
+        """The fields that the kind does not have, as paths."""
+        return ()
+
     def spec_of(self, obj: Object) -> object:
         """What ``generation`` counts changes of."""
         return obj.get("spec")
 
 
-def _with(obj: Object, field: str, value: object) -> Object:
+def with_field(obj: Object, field: str, value: object) -> Object:
     """A copy with one field as given; None takes it away."""
     if obj.get(field) is value:
         return obj

@@ -13,7 +13,7 @@ from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api import patches, status
 from backstay.sim.api.documents import Documents
-from backstay.sim.api.kind_rules import rules_for
+from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import Kinds, Object
 from backstay.sim.api.operations import Deleted, DeleteOptions, Operations, Write, strip
 from backstay.sim.api.reading import Page, Reader, head
@@ -38,7 +38,8 @@ class ApiServer:
     ) -> None:
         self.kinds = kinds or Kinds()
         self.store = store or Store()
-        self.operations = Operations(self.store, self.kinds, rules_for, wall=wall, rng=rng)
+        self.rules = RuleBook()
+        self.operations = Operations(self.store, self.kinds, self.rules, wall=wall, rng=rng)
         self.reader = Reader(self.store)
         self._documents = Documents(self.kinds)
 
@@ -129,7 +130,7 @@ class ApiServer:
         return _listed(target, page)
 
     def _deleted(self, target: Target, deleted: Deleted) -> Answer:
-        if not deleted.gone or rules_for(target.info).returns_deleted:
+        if not deleted.gone or self.rules(target.info).returns_deleted:
             return _whole(target, deleted.stored)
         details = {
             "name": target.name,

@@ -93,6 +93,7 @@ class Store:
         self._history: deque[Commit] = deque(maxlen=history)
         self._followers: dict[str, list[Follower]] = {}
         self._everything: list[Follower] = []
+        self._undelivered: deque[Commit] = deque()
         self._forgotten = first_version
         self.version = first_version
 
@@ -169,7 +170,16 @@ class Store:
         if len(self._history) == self._history.maxlen:
             self._forgotten = self._history[0].version
         self._history.append(commit)
-        for follower in list(self._followers.get(commit.storage, ())):
-            follower(commit)
-        for follower in list(self._everything):
-            follower(commit)
+        self._undelivered.append(commit)
+        if len(self._undelivered) == 1:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """A follower may commit something itself; all see that after what it followed."""
+        while self._undelivered:
+            commit = self._undelivered[0]
+            try:
+                for follower in (*self._followers.get(commit.storage, ()), *self._everything):
+                    follower(commit)
+            finally:
+                self._undelivered.popleft()
