@@ -1,4 +1,4 @@
-"""Leadership, step by step. What no fault may break is in ``test_lease_faults.py``."""
+"""Standing by: when a lease is free, who takes it, and under which epoch."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -8,22 +8,11 @@ import pytest
 from backstay.kube.errors import ConfigError, TooLate, Unreachable
 from backstay.kube.lease import LeaseTimes, Term
 from backstay.sim.clock import LoopClock
-from tests.support.candidates import LEASE, TIMES, Candidate, now, world
+from tests.support.candidates import LEASE, TIMES, Candidate, rest, world
 from tests.support.virtual import virtual_time
 
 HOUR = timedelta(hours=1)
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-async def rest(term: Term) -> None:
-    """Work that waits to be stopped."""
-    await asyncio.sleep(1e6)
-
-
-def die(candidate: Candidate) -> None:
-    """Nothing leaves it any more, as if its node had lost power."""
-    candidate.link.refuse = True
-    candidate.link.cut()
 
 
 # Times and terms
@@ -109,7 +98,7 @@ async def test_a_standby_takes_over_when_it_saw_no_renewal_for_the_whole_duratio
         a = await w.start("a", rest)
         await w.start("b", rest)
         await asyncio.sleep(5.0)
-        die(a)  # It renewed at 2 and at 4.
+        a.die()  # It renewed at 2 and at 4.
         await asyncio.sleep(13.99)
         assert w.leaders == []
         await asyncio.sleep(0.02)
@@ -157,7 +146,7 @@ async def test_a_label_on_the_lease_is_no_sign_of_life() -> None:
         a = await w.start("a", rest)
         await w.start("b", rest)
         await asyncio.sleep(5.0)
-        die(a)
+        a.die()
         for second in range(13):
             await asyncio.sleep(1.0)
             w.store.edit(LEASE, {"metadata": {"labels": {"seen": str(second)}}})
@@ -176,7 +165,7 @@ async def test_a_standby_takes_over_without_a_watch_too() -> None:
         assert w.leaders == ["a"]
         # Each time that it would be free it turns out that it is not: not a poll, but a look.
         assert len([each for each in b.requests if each.method == "PATCH"]) == 3
-        die(a)
+        a.die()
         await asyncio.sleep(30.0)
         assert w.leaders == ["b"]
 
@@ -187,13 +176,28 @@ async def test_a_watch_that_went_silent_is_not_waited_for() -> None:
         a = await w.start("a", rest)
         b = await w.start("b", rest)
         await asyncio.sleep(5.0)
-        b.link.silent = True
-        await asyncio.sleep(8.0)
-        b.link.silent = False  # Packets were lost: what was under way will never arrive.
-        b.link.cut()
-        die(a)
-        await asyncio.sleep(15.6)
+        b.watch_lag = 1e6  # Its connection leads nowhere, while others would work.
+        await asyncio.sleep(2.0)
+        b.watch_lag = 0.0
+        await asyncio.sleep(13.5)
+        a.die()  # It renewed at 20.
+        await asyncio.sleep(14.6)
         assert w.leaders == ["b"]
+
+
+@virtual_time
+async def test_news_of_an_earlier_lease_are_no_news() -> None:
+    async with world() as w:
+        w.store.create(LEASE, {"holderIdentity": "ghost"})
+        a = await w.start("a", rest)
+        a.watch_lag = 20.0
+        await asyncio.sleep(5.0)
+        w.store.delete(LEASE)
+        # At 15 it learns of the deletion, but at 20 the watch shows the lease once more.
+        await asyncio.sleep(50.0)
+        assert w.leaders == ["a"]
+        await asyncio.sleep(50.0)
+        assert w.terms == [("a", 1)]
 
 
 @virtual_time
@@ -222,7 +226,7 @@ async def test_clocks_that_are_hours_apart_and_jump_change_nothing() -> None:
             late.start -= 2 * HOUR
         assert w.leaders == ["a"]
         await asyncio.sleep(0.5)
-        die(a)  # It renewed at 60.
+        a.die()  # It renewed at 60.
         await asyncio.sleep(14.4)
         assert w.leaders == []
         await asyncio.sleep(0.2)
@@ -364,292 +368,3 @@ async def test_a_lease_that_is_made_anew_does_not_begin_to_count_again() -> None
         await asyncio.sleep(1.0)
         assert w.terms == [("a", 1), ("b", 2)]
         assert w.lease["leaseTransitions"] == 2
-
-
-# Leading
-
-
-@virtual_time
-async def test_the_leader_renews_at_its_interval() -> None:
-    async with world() as w:
-        a = await w.start("a", rest)
-        await asyncio.sleep(60.5)
-        renewals = [sent.at for sent in a.link.sent if sent.request.method == "PATCH"]
-        assert renewals == [2.0 * n for n in range(1, 31)]
-        assert a.leadership.term is not None
-        assert a.leadership.term.not_after == 60.0 + TIMES.hold
-
-
-@virtual_time
-async def test_what_others_put_on_the_lease_stays_and_disturbs_nobody() -> None:
-    async with world() as w:
-        a = await w.start("a", rest)
-        await w.start("b", rest)
-        for second in range(30):
-            await asyncio.sleep(0.7)
-            labels = {"seen": str(second)}
-            w.store.edit(LEASE, {"metadata": {"labels": labels}, "spec": {"strategy": "Ours"}})
-        assert w.store.lease(LEASE)["metadata"]["labels"] == {"seen": "29"}
-        assert w.lease["strategy"] == "Ours"
-        assert w.terms == [("a", 1)]
-        assert a.leads
-
-
-@virtual_time
-async def test_what_others_put_on_the_lease_disturbs_nobody_without_a_watch() -> None:
-    async with world() as w:
-        w.store.forbidden = {"watch", "list"}
-        a = await w.start("a", rest)
-        for second in range(30):
-            await asyncio.sleep(0.7)
-            w.store.edit(LEASE, {"metadata": {"labels": {"seen": str(second)}}})
-        assert w.terms == [("a", 1)]
-        assert a.leads
-
-
-@virtual_time
-async def test_a_watch_that_lags_behind_our_own_writes_disturbs_nobody() -> None:
-    async with world() as w:
-        a = await w.start("a", rest)
-        await asyncio.sleep(1.0)
-        a.link.delay = 1.2
-        await asyncio.sleep(120.0)
-        assert w.terms == [("a", 1)]
-        conflicts = [each for each in a.requests if each.url.endswith(f"/{LEASE}")]
-        assert {each.method for each in conflicts[1:]} == {"PATCH"}
-
-
-@virtual_time
-async def test_another_name_on_the_lease_ends_the_term_at_once() -> None:
-    async with world() as w:
-        a = await w.start("a", rest)
-        await asyncio.sleep(5.0)
-        w.store.edit(LEASE, {"spec": {"holderIdentity": "a person", "leaseDurationSeconds": 30}})
-        await asyncio.sleep(0.001)
-        assert not a.leads
-        assert a.leadership.holder == "a person"
-        await asyncio.sleep(29.9)
-        assert not a.leads
-        await asyncio.sleep(0.2)
-        assert w.terms == [("a", 1), ("a", 2)]
-
-
-@virtual_time
-async def test_deleting_the_lease_ends_the_term_at_once() -> None:
-    async with world() as w:
-        stopped_at: list[float] = []
-
-        async def work(term: Term) -> None:
-            try:
-                await rest(term)
-            finally:
-                stopped_at.append(now())
-
-        await w.start("a", work)
-        await w.start("b", rest)
-        await asyncio.sleep(5.0)
-        w.store.delete(LEASE)
-        await asyncio.sleep(1.0)
-        assert stopped_at == [5.0]
-        await asyncio.sleep(TIMES.duration - 1.1)
-        assert w.terms == [("a", 1)]
-        await asyncio.sleep(0.2)
-        assert [epoch for _, epoch in w.terms] == [1, 2]
-
-
-@virtual_time
-async def test_a_lease_that_was_made_anew_by_somebody_else_ends_the_term() -> None:
-    async with world() as w:
-        w.store.forbidden = {"watch", "list"}
-        a = await w.start("a", rest)
-        await asyncio.sleep(5.0)
-        w.store.delete(LEASE)
-        w.store.create(LEASE, {"holderIdentity": "a person", "leaseDurationSeconds": 30})
-        await asyncio.sleep(TIMES.renew)
-        assert not a.leads
-
-
-@pytest.mark.parametrize("watch", [True, False], ids=["watched", "unwatched"])
-@virtual_time
-async def test_a_renewal_without_an_answer_counts_from_its_start(watch: bool) -> None:
-    async with world() as w:
-        if not watch:
-            w.store.forbidden = {"watch", "list"}
-        a = await w.start("a", rest)
-        await asyncio.sleep(5.0)
-        term = a.leadership.term
-        assert term is not None
-        assert term.not_after == 14.0
-        a.link.lose_answer = "silence"
-        await asyncio.sleep(2.0)  # The renewal of 6 has landed, and nobody says so.
-        a.link.lose_answer = None
-        await asyncio.sleep(2.1)
-        assert term.not_after == 16.0
-        assert w.terms == [("a", 1)]
-
-
-@virtual_time
-async def test_a_renewal_that_never_arrived_does_not_count() -> None:
-    async with world() as w:
-        a = await w.start("a", rest)
-        await asyncio.sleep(5.0)
-        term = a.leadership.term
-        assert term is not None
-        a.link.silent = True
-        await asyncio.sleep(8.99)
-        assert term.not_after == 14.0
-        assert a.leads
-        await asyncio.sleep(0.02)
-        assert not a.leads
-
-
-# Ending
-
-
-@virtual_time
-async def test_work_that_is_done_releases_the_lease() -> None:
-    async with world() as w:
-
-        async def work(term: Term) -> None:
-            await asyncio.sleep(5.0)
-
-        a = await w.start("a", work)
-        await w.run(a)
-        assert now() == 5.0
-        assert w.lease["holderIdentity"] == ""
-        assert w.lease["leaseTransitions"] == 1
-        assert a.leadership.term is None
-
-
-@virtual_time
-async def test_work_that_fails_releases_the_lease_and_is_heard_of() -> None:
-    async with world() as w:
-
-        async def work(term: Term) -> None:
-            await asyncio.sleep(5.0)
-            raise LookupError("a bug")
-
-        a = await w.start("a", work)
-        with pytest.raises(LookupError, match="a bug"):
-            await w.run(a)
-        assert w.lease["holderIdentity"] == ""
-
-
-@virtual_time
-async def test_work_that_is_told_that_its_time_is_over_is_not_a_failure() -> None:
-    async with world() as w:
-
-        async def work(term: Term) -> None:
-            while True:
-                term.require()
-                await asyncio.sleep(1.0)
-
-        a = await w.start("a", work)
-        await asyncio.sleep(5.0)
-        a.link.silent = True
-        await asyncio.sleep(10.0)
-        assert not a.leads
-        a.link.silent = False
-        await asyncio.sleep(TIMES.attempt + TIMES.renew)
-        assert w.terms == [("a", 1), ("a", 2)]
-
-
-@virtual_time
-async def test_who_is_told_to_stop_waits_for_its_work_and_keeps_the_lease_until_then() -> None:
-    async with world() as w:
-
-        async def work(term: Term) -> None:
-            try:
-                await rest(term)
-            finally:
-                await asyncio.sleep(40.0)
-                term.require()
-
-        a = await w.start("a", work)
-        await w.start("b", rest)
-        await asyncio.sleep(5.0)
-        stopping = asyncio.gather(w.stop(a))
-        await asyncio.sleep(39.9)
-        assert w.leaders == ["a"]
-        await stopping
-        assert now() == 45.0
-        await asyncio.sleep(0.001)
-        assert w.leaders == ["b"]
-
-
-@virtual_time
-async def test_who_lost_the_lease_waits_for_its_work_before_it_leads_again() -> None:
-    async with world() as w:
-        ends: list[float] = []
-
-        async def work(term: Term) -> None:
-            try:
-                await rest(term)
-            finally:
-                await asyncio.sleep(40.0)
-                ends.append(now())
-
-        a = await w.start("a", work)
-        await asyncio.sleep(5.0)
-        a.link.silent = True
-        await asyncio.sleep(10.0)
-        a.link.silent = False
-        await asyncio.sleep(38.9)
-        assert w.terms == [("a", 1)]
-        await asyncio.sleep(0.2)
-        assert ends == [54.0]
-        assert w.terms == [("a", 1), ("a", 2)]
-
-
-@virtual_time
-async def test_work_that_does_not_end_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    async with world() as w:
-
-        async def work(term: Term) -> None:
-            try:
-                await rest(term)
-            finally:
-                await asyncio.sleep(600.0)
-
-        a = await w.start("a", work)
-        await asyncio.sleep(5.0)
-        a.link.silent = True
-        await asyncio.sleep(30.0)
-        said = [record.message for record in caplog.records if record.levelname == "ERROR"]
-        assert said == ["the work of the last term does not end: not leading again before it does"]
-
-
-@virtual_time
-async def test_a_renewal_under_way_does_not_keep_the_lease_from_being_released() -> None:
-    async with world() as w:
-        a = await w.start("a", rest)
-        await asyncio.sleep(5.0)
-        a.link.delay = 0.4
-        await asyncio.sleep(1.1)  # The renewal of 6 is on its way.
-        await w.stop(a)
-        assert w.lease["holderIdentity"] == ""
-
-
-@virtual_time
-async def test_a_lease_that_cannot_be_released_runs_out() -> None:
-    async with world() as w:
-        a = await w.start("a", rest)
-        await w.start("b", rest)
-        await asyncio.sleep(5.0)
-        die(a)
-        await w.stop(a)
-        await asyncio.sleep(13.9)
-        assert w.leaders == []
-        await asyncio.sleep(0.2)
-        assert w.leaders == ["b"]
-
-
-@virtual_time
-async def test_who_only_stands_by_can_be_stopped_and_leaves_the_lease_alone() -> None:
-    async with world() as w:
-        await w.start("a", rest)
-        b = await w.start("b", rest)
-        await asyncio.sleep(5.0)
-        await w.stop(b)
-        assert now() == 5.0
-        assert w.lease["holderIdentity"] == "a"

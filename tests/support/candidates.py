@@ -47,6 +47,11 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+async def rest(term: Term) -> None:
+    """Work that waits to be stopped."""
+    await asyncio.sleep(1e6)
+
+
 class Watched(list[Sent]):
     """A link's record that looks at each request as it leaves."""
 
@@ -60,7 +65,11 @@ class Watched(list[Sent]):
 
 
 class Candidate:
-    """One process, as it were. ``refusal`` is what the API answers to it, if not what was asked."""
+    """One process, as it were.
+
+    ``refusal`` is what the API answers to it, if not what was asked; ``watch_lag`` is how many
+    seconds late each event of its watches is, as from a server that is behind.
+    """
 
     def __init__(
         self, world: "World", name: str, *, kind: type[Leadership], wall: WallClock, rng: Rng
@@ -80,6 +89,7 @@ class Candidate:
         )
         self.write_every = 0.1
         self.refusal: Answer | None = None
+        self.watch_lag = 0.0
         self.working = False
         self.link.sent = Watched(self._sent)
         self._world = world
@@ -89,6 +99,11 @@ class Candidate:
     @property
     def link(self) -> Link:
         return self.network.link(URL)
+
+    def die(self) -> None:
+        """Nothing leaves it any more, as if its node had lost power."""
+        self.link.refuse = True
+        self.link.cut()
 
     @property
     def leads(self) -> bool:
@@ -142,7 +157,14 @@ class Candidate:
         answer = await self._world.store(inbound)
         if inbound.body in self._renewals and answer.status < 300:
             self._landed(inbound.body)
-        return answer
+        if isinstance(answer.body, bytes):
+            return answer
+        return msgspec.structs.replace(answer, body=self._lagging(answer.body))
+
+    async def _lagging(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for event in events:
+            await asyncio.sleep(self.watch_lag)
+            yield event
 
     def _landed(self, body: bytes) -> None:
         began = self._renewals.pop(body)
