@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     names = [row.name for row in ROWS]
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
+    parser.add_argument("--rounds", type=_rounds, default=5, help="how many count (default: 5)")
     parser.add_argument(
         "--quick", action="store_true", help="little data; the figures mean nothing"
     )
@@ -49,6 +49,12 @@ def _parser() -> argparse.ArgumentParser:
         help="where to write (default: bench/results.json, or with --quick nowhere)",
     )
     return parser
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds: at least one counts")
+    return int(text)
 
 
 def _say(line: str) -> None:
