@@ -8,12 +8,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from backstay.kube.client import KubeClient
 from harness.accounting import MARK, RealTests
 from harness.build import Binaries, BuildError, ensure_binaries
 from harness.cluster import FAST, ControlPlane
 from harness.connect import connect
+
+# The same examples on every machine and in every run, however slow it is: a search that finds
+# something new today belongs into a run that was started to search.
+settings.register_profile("backstay", deadline=None, derandomize=True, database=None)
+settings.load_profile("backstay")
 
 _BINARIES = pytest.StashKey[Binaries | BuildError]()
 

@@ -109,7 +109,6 @@ async def pair(two_apiservers: ControlPlane) -> AsyncIterator[Pair]:
     if not await made.first.ready():  # A test before this one has ended it.
         await made.first.start()
     yield made
-    await asyncio.sleep(0.1)  # TLS closes a connection only once its peer has said goodbye, too.
     await transport.close()
 
 

@@ -48,5 +48,6 @@ class Access(Protocol):
         ...
 
     def refused(self, grant: Grant) -> None:
-        """The server answered 401 to this grant: whatever was kept for it must be fetched anew."""
+        """The server answered 401 to this grant, or could not be trusted under it: whatever was
+        kept for it must be fetched anew."""
         ...

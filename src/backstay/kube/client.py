@@ -339,18 +339,22 @@ class KubeClient:
             ) from None
 
     async def _carry_out(self, call: Call, deadline: float, exchange: _Exchange[T]) -> T:
-        """One answer of the API; an identity that it refuses is fetched anew, once."""
+        """One answer of the API; credentials that do not serve are fetched anew, once.
+
+        A token that it refuses may have been replaced, and so may the authority that signed the
+        certificate which we do not trust. In both cases nothing was carried out.
+        """
         grant = await self._grant(call, deadline)
         try:
             return await self._reach(call, grant, deadline, exchange)
-        except errors.Unauthorized:
+        except (errors.Unauthorized, errors.Untrusted):
             self.access.refused(grant)
             fresh = await self._grant(call, deadline)
             if fresh == grant:
                 raise
         try:
             return await self._reach(call, fresh, deadline, exchange)
-        except errors.Unauthorized:
+        except (errors.Unauthorized, errors.Untrusted):
             self.access.refused(fresh)
             raise
 

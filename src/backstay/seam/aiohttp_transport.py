@@ -30,6 +30,7 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import ContentLengthError, TransferEncodingError
 from aiohttp.tracing import Trace
@@ -150,6 +151,16 @@ class _GuardedConnector(aiohttp.TCPConnector):
             peer = _peer(_current.get().request)
             raise ConnectFailed(f"{peer} sent something before it was asked")
         return connection
+
+    def _release(
+        self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
+    ) -> None:
+        # Closing TLS politely waits for the peer's goodbye. From a peer that was given up for its
+        # silence none will come, and its socket would outlive this transport.
+        given_up = should_close or protocol.should_close
+        super()._release(key, protocol, should_close=should_close)
+        if given_up:
+            protocol.abort()
 
 
 class _Undertaker:
