@@ -49,8 +49,7 @@ _SWEEP_FROM = 128
 _COLLECT_EVERY = 20_000
 _COLLECT_OLD_EVERY = 16
 
-# More than this at one moment is a loop that waits for time to go on and never lets it.
-_CALLBACKS_AT_ONE_MOMENT = 2_000_000
+_PATIENCE = 1_000_000
 
 
 class Deadlock(Exception):
@@ -97,7 +96,8 @@ class _NumberedTask(asyncio.Task[T]):
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. Only what waits and orders is replaced; the rest is asyncio's own.
 
-    ``order`` draws the next lane where several are ready.
+    ``order`` draws the next lane where several are ready. ``patience`` is how many callbacks may
+    run at one moment.
     """
 
     _closed: bool
@@ -105,6 +105,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self, order: Rng | None = None) -> None:
         super().__init__()
+        self.patience = _PATIENCE
         self._draw = (order or Chance(0, "order")).random
         self._now = 0.0
         self._numbers = itertools.count(1)
@@ -222,14 +223,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._set_timers([entry for entry in self._timers if entry[3] is not lane])
         generators = [each for each, its_lane in self._generators.items() if its_lane is lane]
         lane.keep(*tasks, *(timer for _, _, timer, _ in timers), *generators)
-        self._ended.append(lane)
+        if tasks or lane.ready:
+            self._ended.append(lane)
 
     def tasks_in(self, lane: Lane | None) -> list[asyncio.Task[Any]]:
         """The unfinished tasks of a lane (None: of the world itself), the oldest first."""
         lane = lane or self._outside
+        return [task for task in self._tasks() if task.lane is lane]
+
+    def _tasks(self) -> list[_NumberedTask[Any]]:
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, _NumberedTask)]
-        tasks.sort(key=lambda task: task.number)
-        return [task for task in tasks if task.lane is lane]
+        return sorted(tasks, key=lambda task: task.number)
 
     def _line_up(self, lane: Lane) -> None:
         if not (lane.lined_up or lane.paused or lane.ended):
@@ -333,7 +337,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not handle._cancelled:
                 handle._run()
         self._at_this_moment += count
-        if self._at_this_moment > _CALLBACKS_AT_ONE_MOMENT:
+        if self._at_this_moment > self.patience:
             raise Livelock(self._who_runs())
         self._until_collection -= count
         if self._until_collection < 0:
@@ -345,6 +349,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def wind_up(self) -> None:
         """Cancel what is left of the world itself and let it clean up; then close."""
+        self._at_this_moment = 0
         try:
             left = self.tasks_in(None)
             for task in left:
@@ -359,7 +364,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     )
             self.run_until_complete(self.shutdown_asyncgens())
         finally:
-            self.end(self._outside)
+            for lane in {task.lane: None for task in self._tasks()}:
+                self.end(lane)
             self.close()
             for lane in self._ended:
                 lane.bury()
@@ -395,7 +401,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _who_waits(self) -> str:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
-        waiting = "; ".join(f"{task.get_name()} at {_where(task)}" for task in tasks)
+        waiting = "; ".join(f"{task.get_name()}{_paused(task)} at {_where(task)}" for task in tasks)
         return f"at {self._now:g} s nothing is left that could happen, but these wait: {waiting}"
 
     def _who_runs(self) -> str:
@@ -418,6 +424,10 @@ def _where(task: asyncio.Task[Any]) -> str:
             place = f"{path}:{frame.f_lineno} ({coro.__qualname__})"
         coro = coro.cr_await
     return place
+
+
+def _paused(task: asyncio.Task[Any]) -> str:
+    return " (paused)" if isinstance(task, _NumberedTask) and task.lane.paused else ""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
