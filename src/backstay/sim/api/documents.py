@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from backstay.seam.serve import Answer, Inbound
-from backstay.sim.api.kinds import KindInfo, Kinds, Schema, facts
+from backstay.sim.api.kinds import KindInfo, Kinds, Schema, facts, version_priority
 from backstay.sim.api.status import no_such_resource
 
 _JSON = {"content-type": "application/json"}
@@ -67,7 +67,7 @@ class Documents:
             known = versions.setdefault(kind.group, [])
             if kind.version not in known:
                 known.append(kind.version)
-        return versions
+        return {group: sorted(known, key=version_priority) for group, known in versions.items()}
 
     def _groups(self) -> dict[str, Any]:
         groups = [_group(n, v) for n, v in self._versions().items() if n]

@@ -9,6 +9,7 @@ from typing import Any
 
 from backstay.sim.api import defaults
 from backstay.sim.api.defaults import filled
+from backstay.sim.api.definitions import Definitions
 from backstay.sim.api.kinds import KindInfo, Object
 from backstay.sim.api.rules import KindRules
 from backstay.sim.api.status import Cause
@@ -245,26 +246,6 @@ class PriorityClasses(Spec):
         return filled(obj, {"preemptionPolicy": "PreemptLowerPriority"})
 
 
-class CustomResources(Spec):
-    """Generation counts every change outside metadata and status."""
-
-    blind_update = False
-
-    def __init__(self, info: KindInfo) -> None:
-        super().__init__(info)
-        self.generation = True
-
-    def on_status_update(self, new: Object, old: Object) -> Object:
-        kept = {k: v for k, v in old.items() if k not in ("status", "metadata")}
-        meta = {**old["metadata"], "managedFields": new["metadata"].get("managedFields", [])}
-        made = {**kept, "metadata": meta}
-        return {**made, "status": new["status"]} if "status" in new else made
-
-    def spec_of(self, obj: Object) -> object:
-        ignored = ("metadata", "status") if self.has_status else ("metadata",)
-        return {k: v for k, v in obj.items() if k not in ignored}
-
-
 _RULES: Mapping[str, type[KindRules]] = {
     "pods": Pods,
     "nodes": Nodes,
@@ -285,7 +266,7 @@ _RULES: Mapping[str, type[KindRules]] = {
     "priorityclasses.scheduling.k8s.io": PriorityClasses,
     "networkpolicies.networking.k8s.io": Spec,
     "ingresses.networking.k8s.io": Spec,
-    "customresourcedefinitions.apiextensions.k8s.io": Spec,
+    "customresourcedefinitions.apiextensions.k8s.io": Definitions,
 }
 
 

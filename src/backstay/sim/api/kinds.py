@@ -8,6 +8,7 @@ list (and of which kind) or a value. Types refer to each other by name and some 
 so references are resolved when they are followed.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
@@ -23,7 +24,8 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
     of them means a plain value, or with ``type == "any"`` whatever JSON was sent.
 
     For lists, ``kind`` is how server-side apply sees it (``atomic``, ``set`` or ``map`` with
-    ``keys``), ``patch`` and ``merge_key`` how a strategic merge patch does.
+    ``keys``), ``patch`` and ``merge_key`` how a strategic merge patch does. A key that an item
+    does not say has its ``default``.
     """
 
     ref: str | None = None
@@ -36,6 +38,7 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
     keys: tuple[str, ...] = ()
     patch: str | None = None
     merge_key: str | None = None
+    default: Any = None
 
 
 ANY = Schema(type="any")
@@ -155,6 +158,19 @@ class Kinds:
 
     def schema(self, info: KindInfo) -> Schema:
         return self.types.get(info.type, ANY)
+
+
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?\Z")
+_STAGES = {None: 0, "beta": 1, "alpha": 2}
+
+
+def version_priority(name: str) -> tuple[Any, ...]:
+    """Sorts the versions of a group with the one that clients should prefer first."""
+    match = _VERSION.match(name)
+    if match is None:
+        return (1, name)
+    major, stage, minor = match.groups()
+    return (0, _STAGES[stage], -int(major), -int(minor or 0))
 
 
 Object = dict[str, Any]

@@ -11,7 +11,7 @@ from backstay.sim.api.status import Cause, bad_request
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 
-_NOT_A_SUBDOMAIN = (
+NOT_A_SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
@@ -30,6 +30,10 @@ _GENERATED_LENGTH = 5
 _LONGEST_PREFIX = 58
 
 
+def is_subdomain(name: str) -> bool:
+    return _SUBDOMAIN.match(name) is not None
+
+
 def generated(prefix: str, rng: Rng) -> str:
     return prefix[:_LONGEST_PREFIX] + rng.token(_GENERATED_LENGTH)
 
@@ -45,7 +49,7 @@ def check(info: KindInfo, meta: dict[str, Any]) -> list[Cause]:
     if info.plural in _LABEL_KINDS:
         pattern, longest, why = _LABEL, 63, _NOT_A_LABEL
     else:
-        pattern, longest, why = _SUBDOMAIN, 253, _NOT_A_SUBDOMAIN
+        pattern, longest, why = _SUBDOMAIN, 253, NOT_A_SUBDOMAIN
     if len(name) > longest:
         why = f"must be no more than {longest} characters"
     elif pattern.match(name):

@@ -114,7 +114,7 @@ class Watcher:
         self._wake = asyncio.Event()
         self._overrun = False
         self._begin(query.version())
-        self._release = store.follow(target.info.storage, self._follow)
+        self._release = store.follow(target.info.storage, self._follow, ended=self._end)
 
     def _begin(self, version: int | None) -> None:
         if self._initial or not version:
@@ -130,6 +130,11 @@ class Watcher:
         except Expired as error:
             self._waiting.append(_error_line(expired(str(error))))
             self._overrun = True
+
+    def _end(self) -> None:
+        """What waits is still sent; nothing follows."""
+        self._overrun = True
+        self._wake.set()
 
     def _follow(self, commit: Commit) -> None:
         line = self._line(commit)

@@ -12,6 +12,7 @@ import msgspec
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api import patches, status
+from backstay.sim.api.custom import CustomKinds
 from backstay.sim.api.documents import Documents
 from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import Kinds, Object
@@ -41,6 +42,7 @@ class ApiServer:
         self.rules = RuleBook()
         self.operations = Operations(self.store, self.kinds, self.rules, wall=wall, rng=rng)
         self.reader = Reader(self.store)
+        self.custom = CustomKinds(self.operations, self.rules)
         self._documents = Documents(self.kinds)
 
     async def handle(self, inbound: Inbound) -> Answer:
@@ -100,7 +102,7 @@ class ApiServer:
             return lambda obj: patches.merge_patch(obj, sent)
         if kind == JSON_PATCH:
             return lambda obj: patches.json_patch(obj, sent)
-        if kind == STRATEGIC and target.info.type:
+        if kind == STRATEGIC and target.info.built_in:
             schema, types = self.kinds.schema(target.info), self.kinds.types
             return lambda obj: patches.strategic_patch(obj, sent, schema, types)
         raise status.unsupported_media([JSON_PATCH, MERGE, APPLY])

@@ -93,6 +93,7 @@ class Store:
         self._history: deque[Commit] = deque(maxlen=history)
         self._followers: dict[str, list[Follower]] = {}
         self._everything: list[Follower] = []
+        self._endings: dict[str, list[Callable[[], None]]] = {}
         self._undelivered: deque[Commit] = deque()
         self._forgotten = first_version
         self.version = first_version
@@ -157,11 +158,32 @@ class Store:
         self._history.clear()
         self._forgotten = self.version
 
-    def follow(self, storage: str | None, follower: Follower) -> Callable[[], None]:
-        """Calls ``follower`` in every later commit (of one kind, or of all) until released."""
+    def follow(
+        self,
+        storage: str | None,
+        follower: Follower,
+        *,
+        ended: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
+        """Calls ``follower`` in every later commit (of one kind, or of all) until released, and
+        ``ended`` when the kind is no longer what it was."""
         followers = self._everything if storage is None else self._followers.setdefault(storage, [])
         followers.append(follower)
-        return lambda: followers.remove(follower)
+        endings = self._endings.setdefault(storage or "", [])
+        if ended is not None:
+            endings.append(ended)
+
+        def release() -> None:
+            followers.remove(follower)
+            if ended is not None:
+                endings.remove(ended)
+
+        return release
+
+    def end(self, storage: str) -> None:
+        """Tells those who follow a kind that it is no longer what it was."""
+        for ended in list(self._endings.get(storage, ())):
+            ended()
 
     def _commit(self, commit: Commit) -> None:
         self.version = commit.version
