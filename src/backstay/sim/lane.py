@@ -12,11 +12,13 @@ go of it, when the world is over and nobody is left to be misled.
 
 import asyncio
 import logging
+import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+from types import AsyncGeneratorType
 from typing import Any
 
 from backstay.sim.clock import Oscillator
@@ -56,6 +58,10 @@ class Lane:
             for remains in self._remains:
                 if isinstance(remains, asyncio.Task):
                     _end(remains.get_coro())
+            for remains in self._remains:
+                if isinstance(remains, AsyncGeneratorType):
+                    # The generator itself goes quietly; what it was waiting for would not.
+                    _end(remains.ag_await)
             self._remains.clear()
             self.ready.clear()
             self.overdue.clear()
@@ -66,14 +72,18 @@ def current_lane() -> Lane | None:
     return LANE.get(None)
 
 
-def _end(coro: Any) -> None:
+def _end(awaitable: Any) -> None:
+    if not hasattr(awaitable, "close"):
+        return
     for _ in range(_WAITS_ON_THE_WAY_OUT):
         try:
-            coro.close()
+            awaitable.close()
         except RuntimeError:
             # "coroutine ignored GeneratorExit": it waits for something on its way out.
             continue
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - nobody is left to care
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001 - however it ends, nobody is left to care
             return
         return
 
@@ -81,11 +91,13 @@ def _end(coro: Any) -> None:
 @contextmanager
 def _nobody_listening() -> Iterator[None]:
     """The last words of the dead are no news."""
-    before = logging.root.manager.disable
+    logs_before, hook_before = logging.root.manager.disable, sys.unraisablehook
     logging.disable()
+    sys.unraisablehook = lambda _: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
+        logging.disable(logs_before)
+        sys.unraisablehook = hook_before

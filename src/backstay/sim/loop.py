@@ -236,6 +236,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return sorted(tasks, key=lambda task: task.number)
 
     def _line_up(self, lane: Lane) -> None:
+        if self._closed and not lane.ended:
+            raise RuntimeError("Event loop is closed")
         if not (lane.lined_up or lane.paused or lane.ended):
             lane.lined_up = True
             self._lined_up.append(lane)
@@ -253,8 +255,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        if self._closed:
-            raise RuntimeError("Event loop is closed")
         if context is None:
             context = copy_context()
         handle = asyncio.Handle(callback, args, self, context)

@@ -73,7 +73,8 @@ class _Listener:
         self._network.listeners.pop(self._url, None)
         if self._answering:
             await asyncio.wait(self._answering, timeout=self._network.grace)
-        self._network.link(self._url).cut()
+        for exchange in list(self._network.link(self._url).exchanges):
+            exchange.abort()
         async with self._tasks:
             pass
 
