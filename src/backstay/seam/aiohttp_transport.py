@@ -263,7 +263,13 @@ class _Answer:
                 return await self._body.next()
 
     def close(self) -> None:
-        """Close the connection, unless the body was read to its end and it is free already."""
+        """Close the connection, unless the body was read to its end and it is free already.
+
+        At once: a polite end of TLS waits for a goodbye that a silent peer never says.
+        """
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
         self._response.close()
 
     async def whole_body(self) -> bytes:
