@@ -119,6 +119,7 @@ NO_LIST: dict[str, bytes] = {
     "an item with an empty name": encoded_list(thing("")),
     "not UTF-8": b'{"metadata":{"resourceVersion":"\xff"},"items":[]}',
     "brackets without end": b'{"metadata":{"resourceVersion":"9"},"items":' + b"[" * 5000,
+    "depths, and brackets without end": b"[" + nested(5000) + b"," + b"[" * 5000,
 }
 
 
@@ -200,6 +201,14 @@ def test_a_bad_object_before_one_that_nests_too_deep_is_the_only_one_set_aside()
     page = THINGS.page(body, call="GET /things")
     assert [row.key for row in page.rows] == ["ns/deep"]
     assert [bad.key for bad in page.unreadable] == ["ns/bad"]
+
+
+def test_brackets_in_strings_are_no_depth() -> None:
+    body = b'{"metadata":{"resourceVersion":"9"},"items":[%b,%b]}' % (
+        with_field("a", b'"\\"' + b"[" * 200 + b'"'), with_field("deep", nested(5000)),
+    )  # fmt: skip
+    page = THINGS.page(body, call="GET /things")
+    assert [row.key for row in page.rows] == ["ns/a", "ns/deep"]
 
 
 def test_a_field_of_ours_that_nests_too_deep_makes_its_object_unreadable() -> None:

@@ -49,6 +49,21 @@ async def test_a_silent_watch_is_given_up_and_the_api_asked_where_it_stands() ->
 
 
 @virtual_time
+async def test_a_cut_is_worth_a_line_in_the_log_and_silence_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "backstay.reflector"):
+        async with reflecting(PICTURE, Feed(), page(version=30), Feed(), idle=90.0) as scene:
+            await asyncio.sleep(100.0)
+            assert len(scene.asked) == 4
+            assert caplog.messages == []
+            scene.world.link().cut()
+            await scene.turn()
+            assert isinstance(scene.reflector.trouble, errors.OutcomeUnknown)
+            assert caplog.messages == [str(scene.reflector.trouble)]
+
+
+@virtual_time
 async def test_silence_makes_nothing_younger_but_the_news_that_nothing_changed_does() -> None:
     async with reflecting(PICTURE, Feed(), page(version=30), Feed(), idle=90.0) as scene:
         await asyncio.sleep(100.0)

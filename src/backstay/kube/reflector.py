@@ -173,7 +173,6 @@ class Reflector(Generic[W, R]):
         for _ in self._staged.settle(version=version, as_of=self._begun_at):
             await asyncio.sleep(0)
         self._staged = self.cache.replacement()
-        self.trouble = None
         self.pictures += 1
 
     # Changes
