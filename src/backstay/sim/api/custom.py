@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from backstay.sim.api import causes, schema_check, structural
+from backstay.sim.api import causes, gotext, schema_check, structural
 from backstay.sim.api.definitions import CLEANUP, is_true, with_condition
 from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import KindInfo, Object, Subresource, version_priority
@@ -99,11 +99,10 @@ class CustomResources(KindRules):
         return {k: v for k, v in obj.items() if k not in ignored}
 
     def unknown_fields(self, obj: Object) -> Sequence[str]:
-        known = structural.known_metadata(obj.get("metadata") or {})
-        metadata = (
-            f"metadata.{field}" for field in obj.get("metadata") or () if field not in known
-        )
-        return sorted((*metadata, *structural.unknown(obj, self.schema)))
+        said = obj.get("metadata") or {}
+        known = structural.known_metadata(said)
+        in_metadata = sorted(f"metadata.{field}" for field in said if field not in known)
+        return [*in_metadata, *sorted(structural.unknown(obj, self.schema))]
 
     def validate(self, new: Object, old: Object | None) -> list[Cause]:
         if old is not None and self.has_status and new.get("status") != old.get("status"):
@@ -135,7 +134,7 @@ class CustomResources(KindRules):
                 continue
             if type(value) is not int:
                 why = (
-                    f"{path} accessor error: {causes.shown(value)} is of the type "
+                    f"{path} accessor error: {gotext.plain(value)} is of the type "
                     f"{_GO_TYPES.get(type(value), 'map[string]interface {}')}, expected int64"
                 )
                 yield causes.invalid(path, 0, why)
@@ -312,11 +311,22 @@ class CustomKinds:
         if not meta.get("deletionTimestamp") or CLEANUP not in (meta.get("finalizers") or ()):
             return
         if name not in self._ending:
+            self._announce(name)
             self._ending[name] = self._store.follow(name, lambda _: self._let_go(name))
             info = self._served[name].storage.info
             for each in self._store.all(name):
                 self._operations.delete(Target(info, *each.key), DeleteOptions(), _OURSELVES)
         self._let_go(name)
+
+    def _announce(self, name: str) -> None:
+        stored = self._store.get(DEFINITIONS, ("", name))
+        assert stored is not None
+        conditions = with_condition(
+            stored.object["status"].get("conditions"), "Terminating", "True",
+            "InstanceDeletionInProgress", "CustomResource deletion is in progress",
+            self._operations.now(),
+        )  # fmt: skip
+        self._write_status(stored, conditions=conditions)
 
     def _let_go(self, name: str) -> None:
         if self._store.all(name) or self._store.get(DEFINITIONS, ("", name)) is None:

@@ -12,7 +12,7 @@ import msgspec
 
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api.kinds import KindInfo, Kinds, Schema, facts, version_priority
-from backstay.sim.api.status import no_such_resource
+from backstay.sim.api.status import no_such_resource, nothing_there
 
 _JSON = {"content-type": "application/json"}
 _AGGREGATED = "as=APIGroupDiscoveryList"
@@ -54,7 +54,7 @@ class Documents:
         version = rest[-1]
         found = [k for k in self._kinds if (k.group, k.version) == (group, version)]
         if not found:
-            raise no_such_resource()
+            raise nothing_there(group)
         resources = [entry for kind in found for entry in _legacy(kind)]
         name = f"{group}/{version}" if group else version
         return _json({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name,
@@ -76,7 +76,7 @@ class Documents:
     def _group(self, name: str) -> Answer:
         versions = self._versions().get(name)
         if not versions:
-            raise no_such_resource()
+            raise nothing_there(name)
         return _json({"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)})
 
     def _everything(self, *, core: bool) -> Answer:
@@ -158,6 +158,14 @@ class Documents:
         return {"type": schema.type} if schema.type not in (None, "any") else {}
 
 
+# Subresources that are of a kind from another group.
+_FOREIGN = {
+    "Eviction": {"group": "policy", "version": "v1"},
+    "Scale": {"group": "autoscaling", "version": "v1"},
+    "TokenRequest": {"group": "authentication.k8s.io", "version": "v1"},
+}
+
+
 def _json(body: object) -> Answer:
     return Answer(headers=_JSON, body=_encode(body))
 
@@ -190,14 +198,14 @@ def _legacy(kind: KindInfo) -> list[dict[str, Any]]:
         entry["categories"] = kind.categories
     return [entry] + [
         {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced,
-         "kind": sub.kind, "verbs": sub.verbs}
+         **_FOREIGN.get(sub.kind, {}), "kind": sub.kind, "verbs": sub.verbs}
         for name, sub in kind.subresources.items()
     ]  # fmt: skip
 
 
 def _aggregated(kind: KindInfo) -> dict[str, Any]:
     def of(name: str) -> dict[str, str]:
-        return {"group": "", "version": "", "kind": name}
+        return {"group": "", "version": "", **_FOREIGN.get(name, {}), "kind": name}
 
     entry: dict[str, Any] = {
         "resource": kind.plural, "responseKind": of(kind.kind),

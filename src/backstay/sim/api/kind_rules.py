@@ -12,9 +12,13 @@ from backstay.sim.api.defaults import filled
 from backstay.sim.api.definitions import Definitions
 from backstay.sim.api.kinds import KindInfo, Object
 from backstay.sim.api.rules import KindRules
-from backstay.sim.api.status import Cause
+from backstay.sim.api.status import Cause, forbidden
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+# Without these the server itself could not live.
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
 class Spec(KindRules):
@@ -144,15 +148,47 @@ class Nodes(KindRules):
 class Namespaces(KindRules):
     """Kept by a finalizer in the spec until their content is gone."""
 
+    returns_deleted = True
+
     def on_create(self, obj: Object) -> Object:
         meta = obj["metadata"]
         labels = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name", "")}
+        spec = obj.get("spec") or {}
+        finalizers = dict.fromkeys((*(spec.get("finalizers") or ()), "kubernetes"))
         return {
             **obj,
             "metadata": {**meta, "labels": labels},
-            "spec": filled(obj.get("spec"), {"finalizers": ["kubernetes"]}),
+            "spec": {**spec, "finalizers": list(finalizers)},
             "status": {"phase": "Active"},
         }
+
+    def on_update(self, new: Object, old: Object) -> Object:
+        return {**_named(new), "spec": old["spec"], "status": old["status"]}
+
+    def on_subresource_update(self, subresource: str, new: Object, old: Object) -> Object:
+        """``finalize`` is where a controller takes its finalizer off."""
+        return {**_named(new), "status": old["status"]}
+
+    def begin_deletion(self, obj: Object, now: str) -> Object:
+        meta = obj["metadata"]
+        if meta["name"] in _IMMORTAL:
+            why = "this namespace may not be deleted"
+            raise forbidden(self.info, meta["name"], why)
+        return {
+            **obj,
+            "metadata": {**meta, "deletionTimestamp": now},
+            "status": {**obj["status"], "phase": "Terminating"},
+        }
+
+    def is_held(self, obj: Object) -> bool:
+        return bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _named(namespace: Object) -> Object:
+    """With the label that every namespace has."""
+    meta = namespace["metadata"]
+    labels = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
+    return {**namespace, "metadata": {**meta, "labels": labels}}
 
 
 class PodDisruptionBudgets(Spec):

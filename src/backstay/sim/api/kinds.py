@@ -95,6 +95,11 @@ def facts() -> _Facts:
     return msgspec.json.decode(data, type=_Facts)
 
 
+@lru_cache(maxsize=1)
+def built_in_groups() -> frozenset[str]:
+    return frozenset(info.group for info in facts().resources)
+
+
 class Types(Mapping[str, Schema]):
     """Named types: the built-in ones, and those of custom resources beside them."""
 

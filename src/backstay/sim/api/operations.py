@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from backstay.seam.clock import Rng, WallClock
-from backstay.sim.api import managed, names, status
+from backstay.sim.api import gotext, managed, names, status
 from backstay.sim.api.kinds import KindInfo, Kinds, Object
 from backstay.sim.api.requests import Target
 from backstay.sim.api.rules import KindRules
@@ -85,7 +85,11 @@ class Operations:
         self._name(info, target.namespace, meta)
         obj = rules.on_create({**sent, "metadata": meta})
         meta = obj["metadata"]
-        causes = [*names.check(info, meta), *rules.validate(obj, None)]
+        causes = [
+            *names.check(info, meta),
+            *names.check_finalizers(meta, None),
+            *rules.validate(obj, None),
+        ]
         if causes:
             raise status.invalid(info, meta.get("name", ""), causes)
         key = (target.namespace, meta["name"])
@@ -93,7 +97,7 @@ class Operations:
             raise status.already_exists(info, key[1])
         if meta.get("resourceVersion"):
             raise status.Refusal(
-                500, "InternalError", "resourceVersion should not be set on objects to be created"
+                500, "", "resourceVersion should not be set on objects to be created"
             )
         self._enter_namespace(info, target.namespace, key[1])
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
@@ -111,12 +115,8 @@ class Operations:
         if not target.info.namespaced:
             meta.pop("namespace", None)
             return
-        said = meta.setdefault("namespace", target.namespace)
-        if said != target.namespace:
-            raise status.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
+        names.check_namespace(target, meta)
+        meta["namespace"] = target.namespace
 
     def _name(self, info: KindInfo, namespace: str, meta: dict[str, Any]) -> None:
         prefix = meta.get("generateName")
@@ -155,6 +155,11 @@ class Operations:
         info = target.info
         rules = self.rules(info)
         meta = sent.get("metadata") or {}
+        if not meta.get("name"):
+            raise status.bad_request(
+                f"the name of the object ({target.name} based on URL) was undeterminable: name "
+                "must be provided"
+            )
         names.check_against_url(target, meta)
         found = self.store.get(info.storage, target.key)
         if found is None:
@@ -163,15 +168,16 @@ class Operations:
             collection = msgspec.structs.replace(target, name="")
             return self.create(collection, sent, write), True
         if not meta.get("resourceVersion") and not rules.blind_update:
-            missing = Cause("FieldValueInvalid", "Invalid value: 0x0: must be specified for an "
-                            "update", "metadata.resourceVersion")  # fmt: skip
-            raise status.invalid(info, target.name, [missing])
+            raise status.no_version(info, target.name)
+        uid = meta.get("uid")
+        if uid and uid != found.object["metadata"]["uid"]:
+            raise _other_uid(target, uid, found.object["metadata"]["uid"])
         return self._update(target, found, sent, write), False
 
     def patch(self, target: Target, change: Callable[[Object], Object], write: Write) -> Stored:
         """``change`` sees the object with kind and apiVersion, as clients do."""
         found = self.find(target)
-        changed = strip(target.info, change(self.full(target.info, found.object)))
+        changed = self._patched(target, change(self.full(target.info, found.object)))
         names.check_against_url(target, changed.get("metadata") or {})
         return self._update(target, found, changed, write)
 
@@ -194,13 +200,25 @@ class Operations:
             return self.create(msgspec.structs.replace(target, name=""), merged, write), True
         return self._update(target, found, merged, write), False
 
+    def _patched(self, target: Target, obj: Object) -> Object:
+        try:
+            return strip(target.info, obj, self.kinds)
+        except status.Refusal as refusal:
+            if not target.info.built_in:
+                raise
+            why = refusal.message.partition(f" cannot be handled as a {target.info.kind}: ")[2]
+            quoted = gotext.quoted(gotext.json_text(obj))
+            cause = Cause("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")
+            message = f' "" is invalid: patch: {cause.message}'
+            raise status.Refusal(422, "Invalid", message, causes=[cause]) from None
+
     def full(self, info: KindInfo, obj: Object) -> Object:
         return {"apiVersion": info.api_version, "kind": info.kind, **obj}
 
     def _update(self, target: Target, found: Stored, sent: Object, write: Write) -> Stored:
         info, old = target.info, found.object
         rules = self.rules(info)
-        self._check_preconditions(target, found, sent.get("metadata") or {})
+        self._check_version(target, found, sent.get("metadata") or {})
         meta = self._kept_meta(old["metadata"], sent.get("metadata") or {})
         if write.operation == "Update" and "managedFields" in old["metadata"]:
             meta["managedFields"] = old["metadata"]["managedFields"]
@@ -211,7 +229,12 @@ class Operations:
             new = rules.on_subresource_update(target.subresource, new, old)
         else:
             new = rules.on_update(new, old)
-        causes = [*names.check(info, new["metadata"]), *rules.validate(new, old)]
+        causes = [
+            *_immutable_uid(sent.get("metadata") or {}, old["metadata"]),
+            *names.check(info, new["metadata"]),
+            *names.check_finalizers(new["metadata"], old["metadata"]),
+            *rules.validate(new, old),
+        ]
         if causes:
             raise status.invalid(info, target.name, causes)
         if (
@@ -229,12 +252,12 @@ class Operations:
             return self._remove(target, found, new, write)
         return self._commit(target, target.key, found, new, write)
 
-    def _check_preconditions(self, target: Target, found: Stored, sent: dict[str, Any]) -> None:
-        meta = found.object["metadata"]
-        uid, version = sent.get("uid"), sent.get("resourceVersion")
-        if uid and uid != meta["uid"]:
-            raise _precondition(target, "UID", uid, meta["uid"])
-        if version and version != meta["resourceVersion"]:
+    def _check_version(self, target: Target, found: Stored, sent: dict[str, Any]) -> None:
+        version = sent.get("resourceVersion")
+        if version and not version.isdecimal():
+            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+            raise status.Refusal(500, "", why)
+        if version and version != found.object["metadata"]["resourceVersion"]:
             raise status.stale(target.info, target.name)
 
     def _kept_meta(self, old: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
@@ -269,6 +292,8 @@ class Operations:
         else:
             meta.pop("finalizers", None)
         if not grace and not finalizers:
+            if rules.returns_deleted:
+                self._mark_deleting(meta, grace)
             return Deleted(self._remove(target, found, changed, write), True)
         self._mark_deleting(meta, grace)
         if meta == found.object["metadata"]:
@@ -277,12 +302,15 @@ class Operations:
 
     def _check_deletion(self, target: Target, found: Stored, options: DeleteOptions) -> None:
         meta = found.object["metadata"]
-        for what, asked, actual in (
-            ("UID", options.uid, meta["uid"]),
-            ("ResourceVersion", options.resource_version, meta["resourceVersion"]),
+        for what, asked, actual, perhaps in (
+            ("UID", options.uid, meta["uid"], "deleted and then recreated"),
+            ("ResourceVersion", options.resource_version, meta["resourceVersion"], "modified"),
         ):
             if asked is not None and asked != actual:
-                raise _precondition(target, what, asked, actual)
+                raise status.precondition(target.info, target.name, (
+                    f"the {what} in the precondition ({asked}) does not match the {what} in "
+                    f"record ({actual}). The object might have been {perhaps}"
+                ))  # fmt: skip
 
     def _mark_deleting(self, meta: dict[str, Any], grace: int) -> None:
         """A deletion can be hurried by a later one, never delayed."""
@@ -294,9 +322,9 @@ class Operations:
             meta["deletionTimestamp"] = stamp(began + timedelta(seconds=grace))
         else:
             meta["deletionTimestamp"] = stamp(self._wall.now() + timedelta(seconds=grace))
+            if meta.get("generation"):
+                meta["generation"] += 1
         meta["deletionGracePeriodSeconds"] = grace
-        if meta.get("generation"):
-            meta["generation"] += 1
 
     # Committing
 
@@ -339,25 +367,59 @@ _SERVER_OWNED = (
 _HEX = str.maketrans("ghijklmnopqrstuvwxyz", "0123456789abcdef0123")
 
 
-def _precondition(target: Target, what: str, asked: str, actual: str) -> status.Refusal:
-    why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {actual}"
+# Where a kind is kept, if not under its own name.
+_REGISTRY = {"nodes": "minions", "services": "services/specs", "endpoints": "services/endpoints"}
+
+
+def _other_uid(target: Target, asked: str, actual: str) -> status.Refusal:
+    plural = target.info.plural
+    place = "/".join(filter(None, (_REGISTRY.get(plural, plural), *target.key)))
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, UID in object "
+        f"meta: {actual}"
+    )
     return status.conflict(target.info, target.name, why)
 
 
-def strip(info: KindInfo, obj: Object) -> Object:
+def _immutable_uid(sent: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    uid = sent.get("uid")
+    if not uid or uid == old["uid"]:
+        return []
+    return [Cause("FieldValueInvalid", f'Invalid value: "{uid}": field is immutable',
+                  "metadata.uid")]  # fmt: skip
+
+
+def strip(info: KindInfo, obj: Object, kinds: Kinds) -> Object:
     """An object as it is stored: without kind and apiVersion, which must be this kind's."""
     version, kind = obj.get("apiVersion"), obj.get("kind")
+    if info.built_in and ((version or info.api_version), (kind or info.kind)) != (
+        info.api_version,
+        info.kind,
+    ):
+        raise _another_kind(info, version or info.api_version, kind or info.kind, kinds)
     if version and version != info.api_version:
         raise status.bad_request(
             f"the API version in the data ({version}) does not match the expected API version "
             f"({info.api_version})"
         )
     if kind and kind != info.kind:
-        raise status.bad_request(
-            f'{kind} in version "{info.api_version}" cannot be handled as a {info.kind}: '
-            "the kinds differ"
-        )
+        raise status.other_kind(info, (obj.get("metadata") or {}).get("name", ""), kind)
     return {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+
+
+def _another_kind(info: KindInfo, version: str, kind: str, kinds: Kinds) -> status.Refusal:
+    if any((k.api_version, k.kind) == (version, kind) for k in kinds):
+        short, internal = version.rpartition("/")[2], info.group.partition(".")[0] or "core"
+        why = f"converting ({short}.{kind}) to ({internal}.{info.kind}): unknown conversion"
+    else:
+        why = (
+            f'no kind "{kind}" is registered for version "{version}" in scheme '
+            '"pkg/runtime/scheme.go:111"'
+        )
+    return status.bad_request(
+        f'{kind} in version "{version}" cannot be handled as a {info.kind}: {why}'
+    )
 
 
 def stamp(moment: datetime) -> str:

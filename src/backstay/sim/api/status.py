@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
-from backstay.sim.api.kinds import KindInfo
+from backstay.sim.api.kinds import KindInfo, built_in_groups
+
+_SUMMARY = 30
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,6 +41,7 @@ class Refusal(Exception):
         self.message = message
         self.retry_after = retry_after
         self.continue_token = ""
+        self.page = ""
         self.details = dict(details or {})
         if causes:
             self.details["causes"] = list(causes)
@@ -67,6 +70,14 @@ def _of(info: KindInfo, name: str = "", **more: Any) -> dict[str, Any]:
     return {key: value for key, value in details.items() if value}
 
 
+def invalid_options(kind: str, cause: Cause) -> Refusal:
+    """What a request asks for besides its object cannot be."""
+    return Refusal(
+        422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}',
+        details={"group": "meta.k8s.io", "kind": kind}, causes=[cause],
+    )  # fmt: skip
+
+
 def bad_request(message: str) -> Refusal:
     return Refusal(400, "BadRequest", message)
 
@@ -74,6 +85,24 @@ def bad_request(message: str) -> Refusal:
 def no_such_resource() -> Refusal:
     message = "the server could not find the requested resource"
     return Refusal(404, "NotFound", message, details={})
+
+
+def nothing_there(group: str | None) -> Refusal:
+    """A path that leads nowhere. Groups of the server's own answer as an API does; behind all
+    other paths (None for those without a group) nobody speaks its language."""
+    refusal = no_such_resource()
+    if group is None or (group and group not in built_in_groups()):
+        refusal.page = "404 page not found\n"
+    return refusal
+
+
+def strict_decoding(info: KindInfo, unknown: Sequence[str]) -> Refusal:
+    """Fields that nobody knows, from a client that wants to be told."""
+    listed = ", ".join(f'unknown field "{field}"' for field in unknown)
+    return bad_request(
+        f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: '
+        f"strict decoding error: {listed}"
+    )
 
 
 def not_found(info: KindInfo, name: str) -> Refusal:
@@ -89,6 +118,14 @@ def already_exists(info: KindInfo, name: str) -> Refusal:
 def conflict(info: KindInfo, name: str, why: str) -> Refusal:
     message = f'Operation cannot be fulfilled on {info.storage} "{name}": {why}'
     return Refusal(409, "Conflict", message, details=_of(info, name))
+
+
+def precondition(info: KindInfo, name: str, why: str) -> Refusal:
+    """A condition of a deletion does not hold; here the server names the kind."""
+    kind = f"{info.kind}.{info.group}" if info.group else info.kind
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    details = {"name": name, "group": info.group, "kind": info.kind}
+    return Refusal(409, "Conflict", message, details={k: v for k, v in details.items() if v})
 
 
 def stale(info: KindInfo, name: str) -> Refusal:
@@ -115,12 +152,12 @@ def unsupported_media(accepted: Sequence[str]) -> Refusal:
     message = (
         f"the body of the request was in an unknown format - accepted media types include: {listed}"
     )
-    return Refusal(415, "UnsupportedMediaType", message, details={})
+    return Refusal(415, "UnsupportedMediaType", message)
 
 
 def invalid(info: KindInfo, name: str, causes: Sequence[Cause]) -> Refusal:
     """A 422 with every cause, the message listing them as ``field.ErrorList`` does."""
-    said = [f"{cause.field}: {cause.message}" for cause in causes]
+    said = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     listed = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     details = {"name": name, "group": info.group, "kind": info.kind}
     return Refusal(
@@ -132,13 +169,40 @@ def invalid(info: KindInfo, name: str, causes: Sequence[Cause]) -> Refusal:
     )
 
 
+def other_kind(info: KindInfo, name: str, kind: str) -> Refusal:
+    """A custom resource that claims to be of another kind."""
+    cause = Cause("FieldValueInvalid", f'Invalid value: "{kind}": must be {info.kind}', "kind")
+    return invalid(msgspec.structs.replace(info, kind=kind), name, [cause])
+
+
+def no_version(info: KindInfo, name: str) -> Refusal:
+    """An update that does not say what it is an update of."""
+    why = "Invalid value: 0: must be specified for an update"
+    cause = Cause("FieldValueInvalid", why, "metadata.resourceVersion")
+    return invalid(msgspec.structs.replace(info, kind=info.plural), name, [cause])
+
+
+def kindless(info: KindInfo, body: bytes) -> Refusal:
+    """A custom resource that does not say of what kind it is."""
+    text = body.decode(errors="replace")
+    short = f"{text[:_SUMMARY]} ..." if len(text) > _SUMMARY else text
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {info.kind}): Object 'Kind' is "
+        f"missing in '{text}' ({short})"
+    )
+
+
+def strict_patch(unknown: Sequence[str]) -> Refusal:
+    """A patch that would add fields that nobody knows. The object is not repeated here."""
+    listed = ", ".join(f'unknown field "{field}"' for field in unknown)
+    why = f'Invalid value: "": strict decoding error: {listed}'
+    cause = Cause("FieldValueInvalid", why, "patch")
+    return Refusal(422, "Invalid", f' "" is invalid: patch: {why}', causes=[cause])
+
+
 def missing_field_manager() -> Refusal:
     why = "Required value: is required for apply patch"
-    return Refusal(
-        422, "Invalid", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {why}',
-        details={"group": "meta.k8s.io", "kind": "PatchOptions"},
-        causes=[Cause("FieldValueRequired", why, "fieldManager")],
-    )  # fmt: skip
+    return invalid_options("PatchOptions", Cause("FieldValueRequired", why, "fieldManager"))
 
 
 def expired(message: str) -> Refusal:
