@@ -92,7 +92,7 @@ class ApiServer:
 
     def pause(self) -> None:
         """Connections stay open and nothing is answered any more."""
-        self._child.send(signal.SIGSTOP)
+        self._child.suspend()
 
     def resume(self) -> None:
         self._child.send(signal.SIGCONT)

@@ -63,6 +63,15 @@ class Child:
         if self._process is not None:
             self._process.send_signal(number)
 
+    def suspend(self) -> None:
+        """Stops it in its tracks; it has stopped when this returns.
+
+        The signal alone is on its way for a moment, in which it can still answer.
+        """
+        if self._process is not None:
+            self.send(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     async def stop(self, *, patience: float = 1.0) -> None:
         """TERM, and KILL when it did not end in time; it has ended when this returns.
 

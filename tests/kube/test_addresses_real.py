@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -81,16 +80,9 @@ class Pair:
     async def first_stopped(self) -> AsyncIterator[None]:
         self.first.pause()
         try:
-            while not self._is_stopped():  # noqa: ASYNC110 - only /proc tells
-                await asyncio.sleep(0.001)
             yield
         finally:
             self.first.resume()
-
-    def _is_stopped(self) -> bool:
-        """A signal is on its way for a moment, in which an answer can still be given."""
-        stat = Path(f"/proc/{self._plane.pids['kube-apiserver']}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "T"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

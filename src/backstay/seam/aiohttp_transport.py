@@ -157,10 +157,10 @@ class _GuardedConnector(aiohttp.TCPConnector):
     ) -> None:
         # Closing TLS politely waits for the peer's goodbye. From a peer that was given up for its
         # silence none will come, and its socket would outlive this transport.
-        given_up = should_close or protocol.should_close
+        given_up = protocol.transport if should_close or protocol.should_close else None
         super()._release(key, protocol, should_close=should_close)
-        if given_up:
-            protocol.abort()
+        if given_up is not None:
+            given_up.abort()
 
 
 class _Undertaker:
@@ -263,13 +263,7 @@ class _Answer:
                 return await self._body.next()
 
     def close(self) -> None:
-        """Close the connection, unless the body was read to its end and it is free already.
-
-        At once: a polite end of TLS waits for a goodbye that a silent peer never says.
-        """
-        connection = self._response.connection
-        if connection is not None and connection.transport is not None:
-            connection.transport.abort()
+        """Close the connection, unless the body was read to its end and it is free already."""
         self._response.close()
 
     async def whole_body(self) -> bytes:
