@@ -186,21 +186,6 @@ async def test_a_watch_that_went_silent_is_not_waited_for() -> None:
 
 
 @virtual_time
-async def test_news_of_an_earlier_lease_are_no_news() -> None:
-    async with world() as w:
-        w.store.create(LEASE, {"holderIdentity": "ghost"})
-        a = await w.start("a", rest)
-        a.watch_lag = 20.0
-        await asyncio.sleep(5.0)
-        w.store.delete(LEASE)
-        # At 15 it learns of the deletion, but at 20 the watch shows the lease once more.
-        await asyncio.sleep(50.0)
-        assert w.leaders == ["a"]
-        await asyncio.sleep(50.0)
-        assert w.terms == [("a", 1)]
-
-
-@virtual_time
 async def test_those_who_knew_a_deleted_lease_wait_as_if_it_were_there() -> None:
     async with world() as w:
         a = await w.start("a", rest)

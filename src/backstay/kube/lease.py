@@ -101,9 +101,8 @@ class LeaseRow(msgspec.Struct, frozen=True):
 
     def is_older_than(self, other: "LeaseRow") -> bool:
         """Versions are decimal numbers of any length; one that is not says nothing."""
-        if not (self.version.isdecimal() and other.version.isdecimal()):
-            return False
-        return int(self.version) < int(other.version)
+        mine, its = self.version, other.version
+        return mine.isdecimal() and its.isdecimal() and (len(mine), mine) < (len(its), its)
 
 
 def _row(lease: _Lease) -> LeaseRow:
@@ -188,7 +187,7 @@ class Leadership:
             idle=self.times.hold,
         )  # fmt: skip
         self._seen: LeaseRow | None = None
-        self._free_at = 0.0
+        self._free_at = -math.inf
         self._highest = 0
         self._begun: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -250,14 +249,9 @@ class Leadership:
     def _is_ours(self, row: LeaseRow, term: Term) -> bool:
         return (row.holder, row.transitions) == (self.identity, term.epoch)
 
-    def _hear(self, old: LeaseRow | None, new: LeaseRow | None) -> None:
+    def _hear(self, _old: LeaseRow | None, new: LeaseRow | None) -> None:
         """News from the watch, which may lag behind our own reads and writes."""
-        seen = self._seen
-        if new is None:
-            outdated = seen is not None and old is not None and old.uid != seen.uid
-        else:
-            outdated = seen is not None and new.is_older_than(seen)
-        if not outdated:
+        if not (new and self._seen and new.is_older_than(self._seen)):
             self._see(new)
 
     async def _look(self, *, deadline: float) -> None:
@@ -390,8 +384,9 @@ class Leadership:
                 continue
             except KubeError as error:
                 self._say(f"cannot release the lease {self._key}: {error}")
-                return
-            _log.info("released the lease %s (epoch %d)", self._key, term.epoch)
+            else:
+                _log.info("released the lease %s (epoch %d)", self._key, term.epoch)
+            return
 
     # Wire
 
