@@ -12,11 +12,11 @@ those before it were answered. A world looks on from outside and notes in ``brok
 """
 
 import asyncio
-import itertools
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -50,6 +50,26 @@ def now() -> float:
 async def rest(term: Term) -> None:
     """Work that waits to be stopped."""
     await asyncio.sleep(1e6)
+
+
+async def keep_writing(
+    write: Callable[[int], Coroutine[Any, Any, None]], *, every: float
+) -> NoReturn:
+    """Work that goes on asking for permission when there is none, until it is stopped, and then
+    waits for what is under way: nothing but its deadline can keep a write from leaving."""
+    loop = asyncio.get_running_loop()
+    under_way: set[asyncio.Task[None]] = set()
+    number = 0
+    try:
+        while True:
+            task = loop.create_task(write(number))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+            await asyncio.sleep(every)
+            number += 1
+    finally:
+        while under_way:
+            await asyncio.wait(under_way)
 
 
 class Watched(list[Sent]):
@@ -113,26 +133,14 @@ class Candidate:
     @property
     def requests(self) -> list[Request]:
         """What it sent on account of its lease."""
-        return [sent.request for sent in self.link.sent if not _is_guarded(sent.request)]
+        return [sent.request for sent in self.link.sent if not is_guarded(sent.request)]
 
     @property
     def writes(self) -> list[Sent]:
-        return [sent for sent in self.link.sent if _is_guarded(sent.request)]
+        return [sent for sent in self.link.sent if is_guarded(sent.request)]
 
     async def write_for_ever(self, term: Term) -> None:
-        """The work. It goes on asking for permission when there is none, until it is stopped, and
-        then waits for what is under way: nothing but its deadline can keep a write from leaving."""
-        loop = asyncio.get_running_loop()
-        under_way: set[asyncio.Task[None]] = set()
-        try:
-            for number in itertools.count():
-                write = loop.create_task(self.write(term, number))
-                under_way.add(write)
-                write.add_done_callback(under_way.discard)
-                await asyncio.sleep(self.write_every)
-        finally:
-            while under_way:
-                await asyncio.wait(under_way)
+        await keep_writing(lambda number: self.write(term, number), every=self.write_every)
 
     async def write(self, term: Term, number: int) -> None:
         note = {"by": self.name, "epoch": str(term.epoch), "number": str(number)}
@@ -174,7 +182,7 @@ class Candidate:
 
     def _sent(self, sent: Sent) -> None:
         request = sent.request
-        if not _is_guarded(request):
+        if not is_guarded(request):
             if request.method != "GET":
                 self._renewals[request.body] = sent.at
             return
@@ -187,7 +195,7 @@ class Candidate:
         self._world.count_leaders()
 
 
-def _is_guarded(request: Request) -> bool:
+def is_guarded(request: Request) -> bool:
     return request.method == "PATCH" and request.url.endswith(f"/{PAPER}")
 
 
