@@ -228,8 +228,28 @@ def _finalized(obj: Object, finalizer: str) -> Object:
     return {**obj, "metadata": {**meta, "finalizers": list(dict.fromkeys(finalizers))}}
 
 
+class ConfigMaps(KindRules):
+    """What was declared immutable stays as it is."""
+
+    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
+        return _changes_of_immutable(new, old, ("data", "binaryData"))
+
+
+def _changes_of_immutable(new: Object, old: Object | None, fields: Sequence[str]) -> list[Cause]:
+    if old is None or not old.get("immutable"):
+        return []
+    why = "Forbidden: field is immutable when `immutable` is set"
+    changed = [field for field in fields if new.get(field) != old.get(field)]
+    if not new.get("immutable"):
+        changed.insert(0, "immutable")
+    return [Cause("FieldValueForbidden", why, field) for field in changed]
+
+
 class Secrets(KindRules):
     """What was written as text is kept as base64."""
+
+    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
+        return _changes_of_immutable(new, old, ("data",))
 
     def on_create(self, obj: Object) -> Object:
         return filled(_encoded(obj), {"type": "Opaque"})
@@ -287,6 +307,7 @@ _RULES: Mapping[str, type[KindRules]] = {
     "nodes": Nodes,
     "namespaces": Namespaces,
     "events": Events,
+    "configmaps": ConfigMaps,
     "secrets": Secrets,
     "persistentvolumeclaims": Claims,
     "persistentvolumes": Volumes,

@@ -50,7 +50,9 @@ def check(info: KindInfo, meta: dict[str, Any]) -> list[Cause]:
         pattern, longest, why = _LABEL, 63, _NOT_A_LABEL
     else:
         pattern, longest, why = _SUBDOMAIN, 253, NOT_A_SUBDOMAIN
-    if len(name) > longest:
+    if info.plural == "namespaces" and "." in name:
+        why = "must not contain dots"
+    elif len(name) > longest:
         why = f"must be no more than {longest} characters"
     elif pattern.match(name):
         return []
@@ -64,9 +66,37 @@ def check_against_url(target: Target, meta: dict[str, Any]) -> None:
         raise bad_request(
             f"the name of the object ({said}) does not match the name on the URL ({target.name})"
         )
-    namespace = meta.get("namespace")
-    if namespace and target.info.namespaced and namespace != target.namespace:
+    check_namespace(target, meta)
+
+
+def check_namespace(target: Target, meta: dict[str, Any]) -> None:
+    said = meta.get("namespace")
+    if said and target.info.namespaced and said != target.namespace:
         raise bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the URL "
-            f"({target.namespace})"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
+
+
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "foregroundDeletion", "orphan"})
+
+
+def check_finalizers(new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+    """Finalizers belong to somebody, and nobody comes to hold what is on its way out."""
+    causes = []
+    if old is not None and old.get("deletionTimestamp"):
+        added = [f for f in new.get("finalizers") or () if f not in (old.get("finalizers") or ())]
+        if added:
+            listed = ", ".join(f'"{each}"' for each in sorted(added))
+            why = (
+                "Forbidden: no new finalizers can be added if the object is being deleted, found "
+                f"new finalizers []string{{{listed}}}"
+            )
+            causes.append(Cause("FieldValueForbidden", why, "metadata.finalizers"))
+    for index, each in enumerate(new.get("finalizers") or ()):
+        if "/" not in each and each not in _STANDARD_FINALIZERS:
+            why = (
+                f'Invalid value: "{each}": name is neither a standard finalizer name nor is it '
+                "fully qualified"
+            )
+            causes.append(Cause("FieldValueInvalid", why, f"metadata.finalizers[{index}]"))
+    return causes

@@ -32,12 +32,14 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
-    """How to delete; ``propagation`` is Background, Foreground, Orphan or empty."""
+    """How to delete; ``propagation`` is Background, Foreground, Orphan or empty. Whether it is
+    a dry run is said here by those who delete, and passed on in the ``Write``."""
 
     grace: int | None = None
     uid: str | None = None
     resource_version: str | None = None
     propagation: str = ""
+    dry_run: bool = False
 
 
 class Deleted(msgspec.Struct, frozen=True):

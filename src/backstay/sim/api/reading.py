@@ -8,6 +8,7 @@ read is cut off when too much waits for it, as the server does it.
 
 import asyncio
 import base64
+import re
 from collections import deque
 from collections.abc import AsyncIterator
 
@@ -16,13 +17,16 @@ import msgspec
 from backstay.sim.api.kinds import KindInfo, Object
 from backstay.sim.api.requests import Query, Target
 from backstay.sim.api.selectors import Test, everything, select
-from backstay.sim.api.status import Cause, Refusal, bad_request, expired
+from backstay.sim.api.status import Cause, Refusal, bad_request, expired, invalid_options
 from backstay.sim.api.store import Commit, Expired, Store, Stored
 
 BOOKMARK_EVERY = 60.0
 WATCH_SECONDS = 1800
 _BACKLOG = 10_000
 _BATCH = 500
+
+_CONTINUE_VERSION = "meta.k8s.io/v1"
+_NOT_BASE64 = re.compile(r"[^-A-Za-z0-9_]")
 
 _json = msgspec.json.Encoder()
 
@@ -75,10 +79,13 @@ class Reader:
             after = tuple(token.start.split("/", 1))
             matching = [stored for stored in matching if stored.key > after]
         limit = query.number("limit") or 0
-        if not limit or len(matching) <= limit:
+        if limit <= 0 or len(matching) <= limit:
             return Page(matching, version)
         last = "/".join(matching[limit - 1].key)
-        return Page(matching[:limit], version, _encode_token(version, last), len(matching) - limit)
+        # Of a selection, a server does not know how much is left without reading on.
+        selected = query.text("labelSelector") or query.text("fieldSelector")
+        remaining = 0 if selected else len(matching) - limit
+        return Page(matching[:limit], version, _encode_token(version, last), remaining)
 
     def _expired(self, error: Expired, token: _Token | None) -> Refusal:
         if token is None:
@@ -121,7 +128,7 @@ class Watcher:
             for stored in self._store.all(self._info.storage):
                 if self._test(stored.object):
                     self._waiting.append(stored.line(self._head, b"ADDED"))
-            if self._initial:
+            if self._initial and self._bookmarks:
                 self._waiting.append(self._bookmark(initial_end=True))
             return
         try:
@@ -152,9 +159,12 @@ class Watcher:
         now = not commit.deleted and (test is everything or test(commit.after.object))
         if now:
             return commit.after.line(self._head, b"MODIFIED" if before else b"ADDED")
-        if before:
+        if not before:
+            return None
+        if commit.deleted:
             return commit.after.line(self._head, b"DELETED")
-        return None
+        assert commit.before is not None
+        return _as_last_seen(commit.before, commit.after).line(self._head, b"DELETED")
 
     async def lines(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
@@ -183,11 +193,17 @@ class Watcher:
             self._release()
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
-        meta: Object = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
+        meta: Object = {"resourceVersion": str(self._store.version)}
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         body = {"kind": self._info.kind, "apiVersion": self._info.api_version, "metadata": meta}
         return b'{"type":"BOOKMARK","object":%s}\n' % _json.encode(body)
+
+
+def _as_last_seen(before: Stored, after: Stored) -> Stored:
+    """What has ceased to match: as it was when it did, under the version of the change."""
+    meta = {**before.object["metadata"], "resourceVersion": str(after.version)}
+    return Stored(before.key, {**before.object, "metadata": meta}, after.version)
 
 
 def _error_line(refusal: Refusal) -> bytes:
@@ -210,29 +226,40 @@ def _scoped(target: Target, query: Query) -> Test:
 
 
 def _encode_token(version: int, start: str) -> str:
-    token = _json.encode(_Token("meta.k8s.io/v1", version, start))
+    token = _json.encode(_Token(_CONTINUE_VERSION, version, start))
     return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
 def _decode_token(text: str) -> _Token | None:
     if not text:
         return None
+    wrong = _NOT_BASE64.search(text)
+    if wrong is not None:
+        raise _bad_token(f"illegal base64 data at input byte {wrong.start()}")
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return msgspec.json.decode(raw, type=_Token)
+        token = msgspec.json.decode(raw, type=_Token)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+        raise _bad_token(str(error)) from None
+    if token.v != _CONTINUE_VERSION:
+        raise _bad_token(f"server does not recognize this encoded version {token.v}")
+    return token
+
+
+def _bad_token(why: str) -> Refusal:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 def _too_large(asked: int, current: int) -> Refusal:
     cause = Cause("ResourceVersionTooLarge", "Too large resource version")
     return Refusal(
-        504, "Timeout", f"Too large resource version: {asked}, current: {current}",
+        504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}",
         details={}, causes=[cause], retry_after=1,
     )  # fmt: skip
 
 
 _NEEDS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+_NOT_FOR_MORE = "resourceVersionMatch is forbidden when continue is provided"
 _NOT_EXACTLY_ZERO = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
 _NEEDS_MATCH = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
 _NOT_FOR_WATCH = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
@@ -240,6 +267,14 @@ _NOT_FOR_WATCH = "resourceVersionMatch is forbidden for watch unless sendInitial
 
 def _check_match(query: Query) -> None:
     match = query.text("resourceVersionMatch")
+    if query.flag("sendInitialEvents"):
+        raise _list_options("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if match and query.text("continue"):
+        raise _list_options("resourceVersionMatch", _NOT_FOR_MORE)
+    if match and match not in ("Exact", "NotOlderThan"):
+        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+        cause = Cause("FieldValueNotSupported", why, "resourceVersionMatch")
+        raise invalid_options("ListOptions", cause)
     if match and query.version() is None:
         raise _list_options("resourceVersionMatch", _NEEDS_VERSION)
     if match == "Exact" and query.version() == 0:
@@ -256,7 +291,4 @@ def _check_watch(query: Query) -> None:
 
 def _list_options(field: str, why: str) -> Refusal:
     cause = Cause("FieldValueForbidden", f"Forbidden: {why}", field)
-    return Refusal(
-        422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {field}: {cause.message}',
-        details={"group": "meta.k8s.io", "kind": "ListOptions"}, causes=[cause],
-    )  # fmt: skip
+    return invalid_options("ListOptions", cause)

@@ -1,5 +1,6 @@
 """Requests: what a path, a query and a body ask for."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -8,7 +9,16 @@ import msgspec
 
 from backstay.seam.serve import Inbound
 from backstay.sim.api.kinds import KindInfo, Kinds
-from backstay.sim.api.status import Refusal, bad_request, no_such_resource, unsupported_media
+from backstay.sim.api.status import (
+    Cause,
+    Refusal,
+    bad_request,
+    invalid_options,
+    no_such_resource,
+    not_found,
+    nothing_there,
+    unsupported_media,
+)
 
 MAX_BODY = 3 * 1024 * 1024
 
@@ -37,7 +47,7 @@ def route(kinds: Kinds, path: str) -> Target:
     elif parts[0] == "apis" and len(parts) >= 4:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        raise no_such_resource()
+        raise nothing_there(None)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) >= 3:
         inside = kinds.find(group, version, rest[2])
@@ -45,13 +55,13 @@ def route(kinds: Kinds, path: str) -> Target:
             namespace, rest = rest[1], rest[2:]
     info = kinds.find(group, version, rest[0])
     if info is None or len(rest) > 3 or (namespace and not info.namespaced):
-        raise no_such_resource()
+        raise nothing_there(group)
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
     if subresource and subresource not in info.subresources:
-        raise no_such_resource()
+        raise no_such_resource() if info.built_in else not_found(info, name)
     if name and info.namespaced and not namespace:
-        raise no_such_resource()
+        raise nothing_there(group)
     return Target(info, namespace, name, subresource)
 
 
@@ -77,26 +87,30 @@ class Query:
             raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
         return int(value)
 
-    def version(self, name: str = "resourceVersion") -> int | None:
+    def version(self, *, listing: bool = True) -> int | None:
         """None when not given; ``0`` is a value."""
-        value = self._values.get(name)
+        value = self._values.get("resourceVersion")
         if not value:
             return None
         if not value.isdecimal():
-            raise bad_request(
-                f'invalid resource version: resourceVersion: Invalid value: "{value}": '
-                f'strconv.ParseUint: parsing "{value}": invalid syntax'
+            why = (
+                f'resourceVersion: Invalid value: "{value}": strconv.ParseUint: parsing "{value}": '
+                "invalid syntax"
             )
+            # Only a list looks at it before the storage does.
+            if self.flag("watch") or not listing:
+                raise Refusal(500, "", why)
+            raise bad_request(f"invalid resource version: {why}")
         return int(value)
 
-    @property
-    def dry_run(self) -> bool:
+    def dry_run(self, options: str) -> bool:
+        """``options`` is the kind of options that this is a part of, for the refusal."""
         value = self._values.get("dryRun")
         if value in (None, ""):
             return False
         if value != "All":
-            message = f'Invalid value: "{value}": must be specified as "All"'
-            raise Refusal(422, "Invalid", f' "" is invalid: dryRun: {message}', details={})
+            why = f'Unsupported value: ["{value}"]: supported values: "All"'
+            raise invalid_options(options, Cause("FieldValueNotSupported", why, "dryRun"))
         return True
 
 
@@ -109,25 +123,76 @@ def decode(inbound: Inbound) -> Any:
     if len(inbound.body) > MAX_BODY:
         raise Refusal(
             413, "RequestEntityTooLarge",
-            f"Request entity too large: limit is {MAX_BODY}", details={},
+            f"Request entity too large: limit is {MAX_BODY}",
         )  # fmt: skip
     kind = media_type(inbound)
     if kind not in (JSON, YAML, "application/apply-patch+yaml") and not kind.endswith("+json"):
-        raise unsupported_media([JSON, YAML])
+        raise unsupported_media([JSON, YAML, "application/vnd.kubernetes.protobuf"])
     try:
         if kind in (YAML, "application/apply-patch+yaml") and inbound.body[:1] != b"{":
             return msgspec.yaml.decode(inbound.body)
         return msgspec.json.decode(inbound.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise bad_request(f"error decoding JSON: {error}") from None
+        raise NotDecodable(inbound.body, error) from None
 
 
-def field_manager(query: Query, headers: Mapping[str, str]) -> str:
+class NotDecodable(Refusal):
+    """A body that is no JSON. ``why`` is Go's word for it; whoever asked says what it was for."""
+
+    def __init__(self, body: bytes, error: Exception) -> None:
+        self.why = _complaint(body, error)
+        super().__init__(400, "BadRequest", f"error decoding YAML: {error}")
+
+
+_COMPLAINTS = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key "
+    "string",
+    "Expecting ':' delimiter": "after object key",
+    "Expecting ',' delimiter": "after object key:value pair",
+    "Extra data": "after top-level value",
+}
+_SHOWN = 30
+_LITERALS = {"n": "null", "t": "true", "f": "false"}
+
+
+def shown(body: bytes) -> str:
+    """The beginning of a body, as the server quotes it: as text only where it may be JSON."""
+    if not body:
+        return "<empty>"
+    text = body[:_SHOWN].decode(errors="replace") if body[:1] == b"{" else body[:_SHOWN].hex()
+    return text if len(body) <= _SHOWN else f"{text} ..."
+
+
+def _complaint(body: bytes, otherwise: Exception) -> str:
+    text = body.decode(errors="replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+            return "unexpected end of JSON input"
+        return _at_character(text, error.pos, _COMPLAINTS.get(error.msg, "in string literal"))
+    return str(otherwise)
+
+
+def _at_character(text: str, position: int, complaint: str) -> str:
+    literal = _LITERALS.get(text[position], "") if complaint.endswith("of value") else ""
+    for offset, expected in enumerate(literal):
+        found = text[position + offset : position + offset + 1]
+        if not found:
+            return "unexpected end of JSON input"
+        if found != expected:
+            return f"invalid character '{found}' in literal {literal} (expecting '{expected}')"
+    return f"invalid character '{text[position]}' {complaint}"
+
+
+def field_manager(query: Query, headers: Mapping[str, str], options: str) -> str:
     """The manager that a write is recorded under: as said, or else the user agent's program."""
     named = query.text("fieldManager")
     if named:
         if len(named) > 128:
-            raise bad_request("fieldManager must be no more than 128 characters")
+            why = "Too long: may not be more than 128 bytes"
+            raise invalid_options(options, Cause("FieldValueTooLong", why, "fieldManager"))
         return named
     agent = headers.get("user-agent", "")
     return agent.split("/")[0][:128] or "unknown"

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from backstay.sim.api.kinds import KindInfo, Object
+from backstay.sim.api.names import NOT_A_SUBDOMAIN, is_subdomain
 from backstay.sim.api.status import Refusal, bad_request
 
 Test = Callable[[Object], bool]
@@ -13,6 +14,21 @@ Test = Callable[[Object], bool]
 _TOKEN = re.compile(r"\s*(==|!=|=|\(|\)|,|!|>|<|[^\s=!(),<>]+)")
 _NAME = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)\Z")
 _VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\Z")
+
+_SYMBOLS = frozenset({"==", "!=", "=", "(", ")", ",", "!", ">", "<", ""})
+
+_NEGATION = ("!",)
+_LONGEST = 63
+_NAME_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',"
+    "  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
 
 _LabelTest = Callable[[Mapping[str, str]], bool]
 
@@ -41,14 +57,17 @@ def parse_labels(text: str) -> _LabelTest:
     """Equality and set requirements, joined by commas. Raises a ``Refusal`` (400)."""
     tokens = _tokens(text)
     tests: list[_LabelTest] = []
+    if tokens and not _begins(tokens[0]):
+        raise bad_request(_found(tokens[0], "!, identifier, or 'end of string'"))
     while tokens:
         tests.append(_requirement(tokens))
-        if tokens:
-            separator = tokens.pop(0)
-            if separator != ",":
-                raise _found(separator, "',' or 'end of string'")
-            if not tokens:
-                raise _found("", "identifier after ','")
+        if not tokens:
+            break
+        separator = tokens.pop(0)
+        if separator != ",":
+            raise bad_request(_found(separator, "',' or 'end of string'"))
+        if not tokens or not _begins(tokens[0]):
+            raise bad_request(_found(tokens[0] if tokens else "", "identifier after ','"))
     return lambda labels: all(test(labels) for test in tests)
 
 
@@ -64,6 +83,15 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
+def _is_word(token: str) -> bool:
+    return token not in _SYMBOLS
+
+
+def _begins(token: str) -> bool:
+    """Whether a requirement can begin like this."""
+    return _is_word(token) or token in _NEGATION
+
+
 def _requirement(tokens: list[str]) -> _LabelTest:
     if tokens[0] == "!":
         tokens.pop(0)
@@ -74,71 +102,99 @@ def _requirement(tokens: list[str]) -> _LabelTest:
         return lambda labels: key in labels
     operator = tokens.pop(0)
     if operator in ("=", "=="):
-        value = _value(tokens)
+        value = _value(tokens, key)
         return lambda labels: labels.get(key) == value
     if operator == "!=":
-        value = _value(tokens)
+        value = _value(tokens, key)
         return lambda labels: labels.get(key) != value
     if operator in ("in", "notin"):
-        values = _values(tokens)
+        values = _values(tokens, key)
         if operator == "in":
             return lambda labels: labels.get(key) in values
         return lambda labels: labels.get(key) not in values
     if operator in (">", "<"):
-        return _comparison(key, operator, _value(tokens))
-    raise _found(operator, "in, notin, =, ==, !=, gt, lt")
+        return _comparison(key, operator, _exact(tokens))
+    raise _unparsable(_found(operator, "in, notin, =, ==, !=, gt, lt"))
 
 
 def _key(tokens: list[str]) -> str:
     key = tokens.pop(0) if tokens else ""
-    prefix, slash, name = key.rpartition("/")
-    if not key or key in "=!(),<>" or key == "!=":
-        raise _found(key, "!, identifier, or 'end of string'")
-    if not _NAME.match(name) or (slash and not prefix) or len(name) > 63:
-        raise bad_request(
-            f'unable to parse requirement: <nil>: Invalid value: "{key}": name part must consist '
-            "of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-            "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
+    if not key or not _is_word(key):
+        raise _unparsable(_found(key, "identifier"))
+    why = _wrong_with_key(key)
+    if why:
+        raise _unparsable(f'<nil>: Invalid value: "{key}": {why}')
     return key
 
 
-def _value(tokens: list[str]) -> str:
+def _wrong_with_key(key: str) -> str:
+    prefix, slash, name = key.partition("/")
+    if not slash:
+        prefix, name = "", key
+    if "/" in name:
+        return (
+            f"a valid label key {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. "
+            "'example.com/MyName')"
+        )
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if prefix and not is_subdomain(prefix):
+        return f"prefix part {NOT_A_SUBDOMAIN}"
+    if not name:
+        return "name part must be non-empty"
+    if len(name) > _LONGEST:
+        return f"name part must be no more than {_LONGEST} bytes"
+    return "" if _NAME.match(name) else f"name part {_NAME_RULE}"
+
+
+def _exact(tokens: list[str]) -> str:
     if not tokens or tokens[0] == ",":
         return ""
     value = tokens.pop(0)
-    if value in ("=", "==", "!=", "(", ")", "!", ">", "<"):
-        raise _found(value, "identifier")
-    if not _VALUE.match(value) or len(value) > 63:
-        raise bad_request(
-            f'unable to parse requirement: values[0][]: Invalid value: "{value}": a valid label '
-            "must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
-            "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
-            "or '12345', regex used for validation is "
-            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-        )
+    if not _is_word(value):
+        raise _unparsable(_found(value, "identifier"))
     return value
 
 
-def _values(tokens: list[str]) -> frozenset[str]:
-    if not tokens or tokens.pop(0) != "(":
-        raise _found("", "'('")
-    values: set[str] = set()
+def _value(tokens: list[str], key: str) -> str:
+    return _checked(_exact(tokens), key)
+
+
+def _checked(value: str, key: str, index: int = 0) -> str:
+    if len(value) > _LONGEST:
+        why = f"must be no more than {_LONGEST} bytes"
+    elif not _VALUE.match(value):
+        why = _VALUE_RULE
+    else:
+        return value
+    raise _unparsable(f'values[{index}][{key}]: Invalid value: "{value}": {why}')
+
+
+def _values(tokens: list[str], key: str) -> frozenset[str]:
+    opening = tokens.pop(0) if tokens else ""
+    if opening != "(":
+        raise _unparsable(f"found '{opening}' expected: '('")
+    values = [""]
     while tokens and tokens[0] != ")":
-        values.add(_value(tokens))
-        if tokens and tokens[0] == ",":
-            tokens.pop(0)
+        found = tokens.pop(0)
+        if found == ",":
+            values.append("")
+        elif _is_word(found):
+            values[-1] = found
+            if tokens and tokens[0] not in (",", ")"):
+                raise _unparsable(_found(tokens[0], "',' or ')'"))
+        else:
+            raise _unparsable(_found(found, "',', ')' or identifier"))
     if not tokens:
-        raise _found("", "',', or ')'")
+        raise _unparsable(_found("", "',' or ')'"))
     tokens.pop(0)
-    return frozenset(values)
+    return frozenset(_checked(value, key, n) for n, value in enumerate(sorted(set(values))))
 
 
 def _comparison(key: str, operator: str, value: str) -> _LabelTest:
     if not re.fullmatch(r"-?\d+", value):
         raise bad_request(
-            f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": '
+            f'unable to parse requirement: values[0]: Invalid value: "{value}": '
             "for 'Gt', 'Lt' operators, the value must be an integer"
         )
     bound = int(value)
@@ -152,19 +208,31 @@ def _comparison(key: str, operator: str, value: str) -> _LabelTest:
     return test
 
 
-def _found(token: str, expected: str) -> Refusal:
-    return bad_request(f"unable to parse requirement: found '{token}', expected: {expected}")
+def _found(token: str, expected: str) -> str:
+    return f"found '{token}', expected: {expected}"
+
+
+def _unparsable(why: str) -> Refusal:
+    return bad_request(f"unable to parse requirement: {why}")
 
 
 def _parse_fields(info: KindInfo, text: str) -> Test:
     tests: list[Test] = []
-    for term in filter(None, text.split(",")):
-        match = re.match(r"([^=!]*)(==|!=|=)(.*)\Z", term)
+    for term in filter(None, re.findall(r"(?:\\.|[^,\\])*", text)):
+        match = re.match(r"((?:\\.|[^=!])*)(==|!=|=)(.*)\Z", term)
         if match is None:
-            raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         field, operator, value = match.groups()
-        tests.append(_field_test(info, field, operator, value.replace("\\,", ",")))
+        if field or value:
+            tests.append(_field_test(info, field, operator, _unescaped(value)))
     return lambda obj: all(test(obj) for test in tests)
+
+
+def _unescaped(value: str) -> str:
+    wrong = re.search(r"\\([^\\,=]|\Z)", value)
+    if wrong is not None:
+        raise bad_request(f"invalid field selector: invalid escape sequence: {wrong.group()}")
+    return re.sub(r"\\(.)", r"\1", value)
 
 
 def _field_test(info: KindInfo, field: str, operator: str, value: str) -> Test:

@@ -4,25 +4,42 @@ Every request becomes a read or one of the ``operations``, all of it in one step
 interrupt; only a watch goes on. Whatever is refused on the way becomes a Status body.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
-from backstay.sim.api import patches, status
+from backstay.sim.api import decoding, gotext, patches, status
 from backstay.sim.api.custom import CustomKinds
 from backstay.sim.api.documents import Documents
 from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import Kinds, Object
 from backstay.sim.api.operations import Deleted, DeleteOptions, Operations, Write, strip
 from backstay.sim.api.reading import Page, Reader, head
-from backstay.sim.api.requests import Query, Target, decode, field_manager, media_type, route
-from backstay.sim.api.status import Refusal
+from backstay.sim.api.requests import (
+    JSON,
+    NotDecodable,
+    Query,
+    Target,
+    decode,
+    field_manager,
+    media_type,
+    route,
+    shown,
+)
+from backstay.sim.api.status import Cause, Refusal
 from backstay.sim.api.store import Store, Stored
+from backstay.sim.api.subresources import PLAIN, Subresources
 
 _JSON = {"content-type": "application/json"}
+
+# How the server calls the part of an object that says what it is.
+_HEAD = (
+    'struct { APIVersion string "json:"apiVersion,omitempty""; '
+    'Kind string "json:"kind,omitempty"" }'
+)
 _encode = msgspec.json.Encoder().encode
 
 MERGE = "application/merge-patch+json"
@@ -43,12 +60,16 @@ class ApiServer:
         self.operations = Operations(self.store, self.kinds, self.rules, wall=wall, rng=rng)
         self.reader = Reader(self.store)
         self.custom = CustomKinds(self.operations, self.rules)
+        self._subresources = Subresources(self.operations)
         self._documents = Documents(self.kinds)
 
     async def handle(self, inbound: Inbound) -> Answer:
         try:
             return self._answer(inbound)
         except Refusal as refusal:
+            if refusal.page:
+                page = {"content-type": "text/plain; charset=utf-8"}
+                return Answer(status=refusal.code, headers=page, body=refusal.page.encode())
             headers = dict(_JSON)
             if refusal.retry_after is not None:
                 headers["retry-after"] = str(refusal.retry_after)
@@ -60,13 +81,24 @@ class ApiServer:
             return document
         target = route(self.kinds, inbound.path)
         query = Query(inbound.query)
+        _check_verb(target, inbound.method, query)
+        if target.subresource not in PLAIN:
+            return self._subresource(target, query, inbound)
+        if inbound.method == "GET":
+            return self._read(target, query)
+        return self._change_something(target, query, inbound)
+
+    def _read(self, target: Target, query: Query) -> Answer:
+        if target.name:
+            # The way to watch one object is a field selector.
+            query.version(listing=False)
+            return _whole(target, self.operations.find(target))
+        if query.flag("watch"):
+            return Answer(headers=_JSON, body=self.reader.watch(target, query))
+        return _listed(target, self.reader.page(target, query))
+
+    def _change_something(self, target: Target, query: Query, inbound: Inbound) -> Answer:
         match inbound.method:
-            case "GET" if query.flag("watch"):
-                return Answer(headers=_JSON, body=self.reader.watch(target, query))
-            case "GET" if target.name:
-                return _whole(target, self.operations.find(target))
-            case "GET":
-                return _listed(target, self.reader.page(target, query))
             case "POST":
                 return self._create(target, query, inbound)
             case "PUT" if target.name:
@@ -79,23 +111,86 @@ class ApiServer:
                 return self._delete_all(target, query, inbound)
         raise status.method_not_allowed()
 
+    def _object(self, target: Target, query: Query, inbound: Inbound) -> tuple[Object, list[str]]:
+        """What was sent, and what of it nobody knows."""
+        sent = self._sent(target, inbound)
+        obj = strip(target.info, sent, self.kinds)
+        if target.info.built_in:
+            obj, unknown = decoding.decoded(target.info, obj, self.kinds)
+        else:
+            unknown = list(self.rules(target.info).unknown_fields(obj))
+        if unknown and query.text("fieldValidation") == "Strict":
+            raise status.strict_decoding(target.info, unknown)
+        return obj, [] if query.text("fieldValidation") == "Ignore" else unknown
+
+    def _sent(self, target: Target, inbound: Inbound) -> Object:
+        beginning = (
+            f"the object provided is unrecognized (must be of type {target.info.kind}): couldn't "
+            "get version/kind; json parse error: "
+        )
+        try:
+            sent = decode(inbound)
+        except NotDecodable as error:
+            if media_type(inbound) != JSON:
+                raise
+            raise status.bad_request(f"{beginning}{error.why} ({shown(inbound.body)})") from None
+        if not isinstance(sent, dict):
+            wrong = f"json: cannot unmarshal {gotext.json_kind(sent)} into Go value of type {_HEAD}"
+            raise status.bad_request(f"{beginning}{wrong} ({shown(inbound.body)})")
+        return sent
+
+    def _subresource(self, target: Target, query: Query, inbound: Inbound) -> Answer:
+        """Those that are more than a part of their object."""
+        write = _write(query, inbound)
+        if target.subresource in ("eviction", "binding"):
+            return self._subresources.post(target, inbound, write)
+        if target.subresource != "scale":
+            raise status.no_such_resource()
+        if inbound.method == "GET":
+            return self._subresources.scale(target)
+        sent, kind = decode(inbound), media_type(inbound)
+        if inbound.method == "PUT":
+            return self._subresources.rescale(target, lambda _: sent, write)
+        if kind == APPLY:
+            write = _applying(query)
+            force = query.flag("force")
+            return self._subresources.apply_scale(target, sent, write, force=force)
+        return self._subresources.rescale(target, self._change(target, kind, sent), write)
+
     def _create(self, target: Target, query: Query, inbound: Inbound) -> Answer:
         if target.name or (target.info.namespaced and not target.namespace):
             raise status.method_not_allowed()
-        sent = _object(target, decode(inbound))
-        return _whole(target, self.operations.create(target, sent, _write(query, inbound)), 201)
+        sent, unknown = self._object(target, query, inbound)
+        made = self.operations.create(target, sent, _write(query, inbound))
+        return _whole(target, made, 201, unknown)
 
     def _replace(self, target: Target, query: Query, inbound: Inbound) -> Answer:
-        sent = _object(target, decode(inbound))
+        sent, unknown = self._object(target, query, inbound)
         made, created = self.operations.replace(target, sent, _write(query, inbound))
-        return _whole(target, made, 201 if created else 200)
+        return _whole(target, made, 201 if created else 200, unknown)
 
     def _patch(self, target: Target, query: Query, inbound: Inbound) -> Answer:
         kind = media_type(inbound)
         if kind == APPLY:
             return self._apply(target, query, inbound)
-        change = self._change(target, kind, decode(inbound))
+        sent = self._known(target, kind, query, _patch_of(kind, inbound))
+        change = self._change(target, kind, sent)
         return _whole(target, self.operations.patch(target, change, _write(query, inbound)))
+
+    def _known(self, target: Target, kind: str, query: Query, sent: Any) -> Any:
+        """A patch without what the kind does not have. It is looked at before it is merged,
+        because all that is stored was looked at already."""
+        mergeable = target.info.built_in and kind in (MERGE, STRATEGIC) and isinstance(sent, dict)
+        if not mergeable:
+            return sent
+        unknown: list[str] = []
+        try:
+            kept = decoding.known(target.info, sent, self.kinds, unknown)
+        except decoding.Mismatch as error:
+            raise status.undecodable_patch(str(error)) from None
+        if unknown and query.text("fieldValidation") == "Strict":
+            raise status.strict_patch(unknown)
+        return kept
 
     def _change(self, target: Target, kind: str, sent: Any) -> Callable[[Object], Object]:
         if kind == MERGE:
@@ -105,25 +200,32 @@ class ApiServer:
         if kind == STRATEGIC and target.info.built_in:
             schema, types = self.kinds.schema(target.info), self.kinds.types
             return lambda obj: patches.strategic_patch(obj, sent, schema, types)
-        raise status.unsupported_media([JSON_PATCH, MERGE, APPLY])
+        raise status.Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+
+    def _applied(self, target: Target, inbound: Inbound) -> Object:
+        sent = self._sent(target, inbound)
+        kind, version = sent.get("kind", ""), sent.get("apiVersion", "")
+        if (version, kind) != (target.info.api_version, target.info.kind):
+            group, _, short = version.rpartition("/")
+            raise status.bad_request(f"invalid object type: {group}/{short}, Kind={kind}")
+        return strip(target.info, sent, self.kinds)
 
     def _apply(self, target: Target, query: Query, inbound: Inbound) -> Answer:
-        if not query.text("fieldManager"):
-            raise status.missing_field_manager()
-        write = Write(query.text("fieldManager"), query.dry_run, "Apply")
+        write = _applying(query)
         made, created = self.operations.apply(
-            target, _object(target, decode(inbound)), write, force=query.flag("force")
+            target, self._applied(target, inbound), write, force=query.flag("force")
         )
         return _whole(target, made, 201 if created else 200)
 
     def _delete(self, target: Target, query: Query, inbound: Inbound) -> Answer:
         options = _delete_options(query, inbound)
-        deleted = self.operations.delete(target, options, _write(query, inbound))
+        write = Write(field_manager(query, inbound.headers, "DeleteOptions"), options.dry_run)
+        deleted = self.operations.delete(target, options, write)
         return self._deleted(target, deleted)
 
     def _delete_all(self, target: Target, query: Query, inbound: Inbound) -> Answer:
         options = _delete_options(query, inbound)
-        write = _write(query, inbound)
+        write = Write(field_manager(query, inbound.headers, "DeleteOptions"), options.dry_run)
         page = self.reader.page(target, query)
         for stored in page.items:
             namespace, name = stored.key
@@ -147,26 +249,64 @@ class ApiServer:
         return Answer(headers=_JSON, body=_encode(body))
 
 
-def _object(target: Target, sent: Any) -> Object:
-    if not isinstance(sent, dict):
-        raise status.bad_request("the object provided is unrecognized (must be of type " +
-                                 f"{target.info.kind})")  # fmt: skip
-    return strip(target.info, sent)
+def _patch_of(kind: str, inbound: Inbound) -> Any:
+    if kind not in (MERGE, JSON_PATCH, STRATEGIC):
+        return None
+    try:
+        return decode(inbound)
+    except NotDecodable as error:
+        prefix = "" if kind == STRATEGIC else "error decoding patch: "
+        raise status.bad_request(f"{prefix}{error.why}") from None
+
+
+def _check_verb(target: Target, method: str, query: Query) -> None:
+    if target.subresource:
+        known = target.info.subresources[target.subresource].verbs
+    else:
+        known = target.info.verbs
+    if method == "GET":
+        verb = "watch" if query.flag("watch") else "get" if target.name else "list"
+    elif method == "DELETE":
+        verb = "delete" if target.name else "deletecollection"
+    else:
+        verb = {"POST": "create", "PUT": "update", "PATCH": "patch"}.get(method, "")
+    if verb not in known:
+        raise status.method_not_allowed()
+
+
+_OPTIONS = {
+    "POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions",
+    "DELETE": "DeleteOptions",
+}  # fmt: skip
 
 
 def _write(query: Query, inbound: Inbound) -> Write:
-    return Write(field_manager(query, inbound.headers), query.dry_run)
+    options = _OPTIONS.get(inbound.method, "")
+    return Write(field_manager(query, inbound.headers, options), query.dry_run(options))
 
 
-def _whole(target: Target, stored: Stored, code: int = 200) -> Answer:
-    return Answer(status=code, headers=_JSON, body=stored.encoded(head(target.info)))
+def _applying(query: Query) -> Write:
+    if not query.text("fieldManager"):
+        raise status.missing_field_manager()
+    manager = field_manager(query, {}, "PatchOptions")
+    return Write(manager, query.dry_run("PatchOptions"), "Apply")
+
+
+def _whole(target: Target, stored: Stored, code: int = 200, unknown: Sequence[str] = ()) -> Answer:
+    headers = _JSON
+    if unknown:
+        said = (gotext.quoted(f'unknown field "{field}"') for field in unknown)
+        headers = {**_JSON, "warning": ", ".join(f"299 - {each}" for each in said)}
+    return Answer(status=code, headers=headers, body=stored.encoded(head(target.info)))
 
 
 def _listed(target: Target, page: Page) -> Answer:
     info = target.info
     meta: dict[str, Any] = {"resourceVersion": str(page.version)}
     if page.token:
-        meta |= {"continue": page.token, "remainingItemCount": page.remaining}
+        meta["continue"] = page.token
+        if page.remaining:
+            meta["remainingItemCount"] = page.remaining
     start = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % (
         info.kind.encode(), info.api_version.encode(), _encode(meta),
     )  # fmt: skip
@@ -176,17 +316,39 @@ def _listed(target: Target, page: Page) -> Answer:
     return Answer(headers=_JSON, body=b"%s%s]}" % (start, items))
 
 
+_POLICIES = frozenset({"", "Foreground", "Background", "Orphan"})
+
+
 def _delete_options(query: Query, inbound: Inbound) -> DeleteOptions:
     """From the body, as clients send them, or from the query, as people type them."""
     sent: Mapping[str, Any] = {}
     if inbound.body:
-        decoded = decode(inbound)
+        try:
+            decoded = decode(inbound)
+        except NotDecodable as error:
+            why = f"couldn't get version/kind; json parse error: {error.why}"
+            raise status.bad_request(why) from None
         sent = decoded if isinstance(decoded, dict) else {}
+    else:
+        # A server that is given a body looks nowhere else.
+        sent = {
+            "gracePeriodSeconds": query.number("gracePeriodSeconds"),
+            "propagationPolicy": query.text("propagationPolicy"),
+            "dryRun": query.dry_run("DeleteOptions"),
+        }
+    policy = sent.get("propagationPolicy") or ""
+    if policy not in _POLICIES:
+        why = (
+            f'Unsupported value: "{policy}": supported values: "Foreground", "Background", '
+            '"Orphan", "nil"'
+        )
+        cause = Cause("FieldValueNotSupported", why, "propagationPolicy")
+        raise status.invalid_options("DeleteOptions", cause)
     preconditions = sent.get("preconditions") or {}
-    grace = sent.get("gracePeriodSeconds")
     return DeleteOptions(
-        grace=query.number("gracePeriodSeconds") if grace is None else grace,
+        grace=sent.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
-        propagation=sent.get("propagationPolicy") or query.text("propagationPolicy"),
+        propagation=policy,
+        dry_run=bool(sent.get("dryRun")),
     )

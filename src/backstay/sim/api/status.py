@@ -192,6 +192,13 @@ def kindless(info: KindInfo, body: bytes) -> Refusal:
     )
 
 
+def undecodable_patch(why: str) -> Refusal:
+    """A patch after which the object would make no sense. It is not repeated here."""
+    why = f'Invalid value: "": {why}'
+    cause = Cause("FieldValueInvalid", why, "patch")
+    return Refusal(422, "Invalid", f' "" is invalid: patch: {why}', causes=[cause])
+
+
 def strict_patch(unknown: Sequence[str]) -> Refusal:
     """A patch that would add fields that nobody knows. The object is not repeated here."""
     listed = ", ".join(f'unknown field "{field}"' for field in unknown)
