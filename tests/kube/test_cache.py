@@ -218,9 +218,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCacheAgainstTheModel = CacheMachine.TestCase
-TestCacheAgainstTheModel.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None
-)
+TestCacheAgainstTheModel.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 # Pictures

@@ -119,7 +119,9 @@ NO_LIST: dict[str, bytes] = {
     "an item with an empty name": encoded_list(thing("")),
     "not UTF-8": b'{"metadata":{"resourceVersion":"\xff"},"items":[]}',
     "brackets without end": b'{"metadata":{"resourceVersion":"9"},"items":' + b"[" * 5000,
-    "depths, and brackets without end": b"[" + nested(5000) + b"," + b"[" * 5000,
+    "depths, and brackets without end": (
+        b'{"metadata":{"resourceVersion":"9"},"items":[' + nested(5000) + b"," + b"[" * 5000
+    ),
 }
 
 

@@ -119,6 +119,14 @@ async def test_every_request_is_narrowed_in_the_same_way() -> None:
             assert each.query["fieldSelector"] == "spec.nodeName=n1"
 
 
+@virtual_time
+async def test_a_refusal_to_stream_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    async with reflecting(refusal(422), Feed()) as scene:
+        assert scene.asked[-1].verb == "list"
+        assert scene.reflector.trouble is None
+        assert caplog.messages == []
+
+
 @pytest.mark.parametrize("code", [400, 422])
 @virtual_time
 async def test_a_server_that_refuses_to_stream_is_asked_for_pages_from_then_on(code: int) -> None:

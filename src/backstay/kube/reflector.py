@@ -100,8 +100,10 @@ class Reflector(Generic[W, R]):
                 happening = await self._perform()
             except KubeError as error:
                 happening = watch.Failed(error)
-                self._note(error)
             turn = watch.step(self.state, happening)
+            # What needs no wait, a refusal to stream, is no trouble.
+            if isinstance(happening, watch.Failed) and turn.wait is not watch.Wait.NOT:
+                self._note(happening.error)
             self.state = turn.state
             await self._pause(turn)
 
