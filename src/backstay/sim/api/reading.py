@@ -10,7 +10,7 @@ import asyncio
 import base64
 import re
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -100,7 +100,7 @@ class Reader:
         refusal.continue_token = _encode_token(self._store.version, token.start)
         return refusal
 
-    def watch(self, target: Target, query: Query) -> AsyncIterator[bytes]:
+    def watch(self, target: Target, query: Query) -> AsyncGenerator[bytes, None]:
         """The answer's body. Raises a ``Refusal`` before anything is sent."""
         _check_watch(query)
         return Watcher(self._store, target, query).lines()
@@ -166,7 +166,7 @@ class Watcher:
         assert commit.before is not None
         return _as_last_seen(commit.before, commit.after).line(self._head, b"DELETED")
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._seconds
         bookmark_at = loop.time() + BOOKMARK_EVERY

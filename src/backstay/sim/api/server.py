@@ -11,7 +11,7 @@ import msgspec
 
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
-from backstay.sim.api import decoding, gotext, patches, status
+from backstay.sim.api import decoding, gotext, patches, status, tables
 from backstay.sim.api.custom import CustomKinds
 from backstay.sim.api.documents import Documents
 from backstay.sim.api.kind_rules import RuleBook
@@ -61,6 +61,7 @@ class ApiServer:
         self.reader = Reader(self.store)
         self.custom = CustomKinds(self.operations, self.rules)
         self._subresources = Subresources(self.operations)
+        self._views = tables.Views(self.rules, wall)
         self._documents = Documents(self.kinds)
 
     async def handle(self, inbound: Inbound) -> Answer:
@@ -85,17 +86,22 @@ class ApiServer:
         if target.subresource not in PLAIN:
             return self._subresource(target, query, inbound)
         if inbound.method == "GET":
-            return self._read(target, query)
+            return self._read(target, query, tables.view_of(inbound))
         return self._change_something(target, query, inbound)
 
-    def _read(self, target: Target, query: Query) -> Answer:
+    def _read(self, target: Target, query: Query, view: str) -> Answer:
+        info = target.info
         if target.name:
             # The way to watch one object is a field selector.
             query.version(listing=False)
-            return _whole(target, self.operations.find(target))
+            found = self.operations.find(target)
+            return self._views.one(info, found, view, query) if view else _whole(target, found)
         if query.flag("watch"):
-            return Answer(headers=_JSON, body=self.reader.watch(target, query))
-        return _listed(target, self.reader.page(target, query))
+            lines = self.reader.watch(target, query)
+            body = self._views.watch(info, lines, view, query) if view else lines
+            return Answer(headers=_JSON, body=body)
+        page = self.reader.page(target, query)
+        return self._views.page(info, page, view, query) if view else _listed(target, page)
 
     def _change_something(self, target: Target, query: Query, inbound: Inbound) -> Answer:
         match inbound.method:
@@ -180,9 +186,10 @@ class ApiServer:
     def _known(self, target: Target, kind: str, query: Query, sent: Any) -> Any:
         """A patch without what the kind does not have. It is looked at before it is merged,
         because all that is stored was looked at already."""
-        mergeable = target.info.built_in and kind in (MERGE, STRATEGIC) and isinstance(sent, dict)
-        if not mergeable:
+        if kind not in (MERGE, STRATEGIC) or not isinstance(sent, dict):
             return sent
+        if not target.info.built_in:
+            return self._known_of_custom(target, query, sent)
         unknown: list[str] = []
         try:
             kept = decoding.known(target.info, sent, self.kinds, unknown)
@@ -192,6 +199,12 @@ class ApiServer:
             raise status.strict_patch(unknown)
         return kept
 
+    def _known_of_custom(self, target: Target, query: Query, sent: Object) -> Object:
+        unknown = self.rules(target.info).unknown_fields(sent)
+        if unknown and query.text("fieldValidation") == "Strict":
+            raise status.strict_patch(unknown)
+        return sent
+
     def _change(self, target: Target, kind: str, sent: Any) -> Callable[[Object], Object]:
         if kind == MERGE:
             return lambda obj: patches.merge_patch(obj, sent)
@@ -200,6 +213,8 @@ class ApiServer:
         if kind == STRATEGIC and target.info.built_in:
             schema, types = self.kinds.schema(target.info), self.kinds.types
             return lambda obj: patches.strategic_patch(obj, sent, schema, types)
+        if not target.info.built_in:
+            raise status.unsupported_media([JSON_PATCH, MERGE, APPLY])
         raise status.Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
     def _applied(self, target: Target, inbound: Inbound) -> Object:
@@ -307,6 +322,8 @@ def _listed(target: Target, page: Page) -> Answer:
         meta["continue"] = page.token
         if page.remaining:
             meta["remainingItemCount"] = page.remaining
+    elif not info.built_in:
+        meta["continue"] = ""
     start = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % (
         info.kind.encode(), info.api_version.encode(), _encode(meta),
     )  # fmt: skip
