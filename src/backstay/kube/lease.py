@@ -230,18 +230,21 @@ class Leadership:
                 free = row.holder in ("", self.identity)
                 self._free_at = now if free else now + self._patience(row)
             self._highest = max(self._highest, row.transitions)
-            self._confirm(row)
+        if self.term and row and self._is_ours(row, self.term):
+            self._confirm(row, self.term)
+        elif self.term:
+            self.term.end()
         self._changed.set()
 
     def _patience(self, row: LeaseRow) -> float:
         """How long a holder who gives no sign is waited for."""
         return max(row.duration, self.times.duration)
 
-    def _confirm(self, row: LeaseRow) -> None:
+    def _confirm(self, row: LeaseRow, term: Term) -> None:
         """If the lease shows a renewal of ours, nobody can have begun to wait for its end before
         we began with it. The others were meant for an older version and can no longer land."""
-        if self.term and self._is_ours(row, self.term) and row.renewed in self._begun:
-            self.term.extend(self._begun[row.renewed] + self.times.hold)
+        if row.renewed in self._begun:
+            term.extend(self._begun[row.renewed] + self.times.hold)
             self._begun.clear()
             self._backoff.reset()
             self._trouble = ""
@@ -250,11 +253,12 @@ class Leadership:
         return (row.holder, row.transitions) == (self.identity, term.epoch)
 
     def _hear(self, _old: LeaseRow | None, new: LeaseRow | None) -> None:
-        """News from the watch, which may lag behind our own reads and writes."""
+        """From the watch or in an answer, each of which may come later than the other."""
         if not (new and self._seen and new.is_older_than(self._seen)):
             self._see(new)
 
     async def _look(self, *, deadline: float) -> None:
+        """What is read counts even if it is older: then the API was rolled back."""
         timeout = deadline - asyncio.get_running_loop().time()
         try:
             reply = await self._client.get(
@@ -406,7 +410,7 @@ class Leadership:
         }
         timeout = deadline - asyncio.get_running_loop().time()
         reply = await self._client.create(LEASES, body, namespace=self._namespace, timeout=timeout)
-        self._see(_row(reply.into(_Lease)))
+        self._hear(None, _row(reply.into(_Lease)))
 
     async def _patch(
         self,
@@ -430,7 +434,7 @@ class Leadership:
         except (errors.Conflict, errors.NotFound):
             await self._look(deadline=deadline)
             raise
-        self._see(_row(reply.into(_Lease)))
+        self._hear(None, _row(reply.into(_Lease)))
 
     def _stamp(self) -> str:
         """The time of day, for people, but never the same twice: a renewal that changes nothing
