@@ -201,10 +201,10 @@ async def test_no_schedule_of_faults_breaks_a_rule(seed: int) -> None:
 
 
 class CountsFromTheAnswer(Leadership):
-    def _confirm(self, row: LeaseRow) -> None:
+    def _confirm(self, row: LeaseRow, term: Term) -> None:
         if row.renewed in self._begun:
             self._begun[row.renewed] = now()
-        super()._confirm(row)
+        super()._confirm(row, term)
 
 
 class DropsTheDeadline(Candidate):

@@ -84,6 +84,20 @@ async def test_another_name_on_the_lease_ends_the_term_at_once() -> None:
 
 
 @virtual_time
+async def test_another_name_on_the_lease_ends_the_term_while_a_renewal_is_under_way() -> None:
+    async with world() as w:
+        a = await w.start("a", rest)
+        await asyncio.sleep(5.0)
+        a.answer_lag = 1.0
+        await asyncio.sleep(1.5)  # The renewal of 6 has landed, and its answer is yet to come.
+        w.store.edit(LEASE, {"spec": {"holderIdentity": "a person"}})
+        await asyncio.sleep(0.001)
+        assert not a.leads
+        await asyncio.sleep(1.0)
+        assert a.leadership.holder == "a person"
+
+
+@virtual_time
 async def test_another_epoch_on_the_lease_ends_the_term_at_once() -> None:
     async with world() as w:
         await w.start("a", rest)
@@ -179,6 +193,20 @@ async def test_a_renewal_that_never_arrived_does_not_count() -> None:
         assert a.leads
         await asyncio.sleep(0.02)
         assert not a.leads
+
+
+@virtual_time
+async def test_an_api_that_is_rolled_back_keeps_its_leader_and_its_standby() -> None:
+    async with world() as w:
+        a = await w.start("a", rest)
+        await w.start("b", rest)
+        await asyncio.sleep(31.0)
+        w.store.roll_back(10)
+        await asyncio.sleep(60.0)
+        assert w.terms == [("a", 1)]
+        a.die()
+        await asyncio.sleep(2 * TIMES.duration)
+        assert w.terms == [("a", 1), ("b", 2)]
 
 
 # Ending

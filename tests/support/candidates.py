@@ -87,8 +87,9 @@ class Watched(list[Sent]):
 class Candidate:
     """One process, as it were.
 
-    ``refusal`` is what the API answers to it, if not what was asked; ``watch_lag`` is how many
-    seconds late each event of its watches is, as from a server that is behind.
+    ``refusal`` is what the API answers to it, if not what was asked. ``answer_lag`` is how many
+    seconds it takes until the answer to what was done is sent, ``watch_lag`` the same for each
+    event of a watch, as from a server that is behind.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Candidate:
         )
         self.write_every = 0.1
         self.refusal: Answer | None = None
+        self.answer_lag = 0.0
         self.watch_lag = 0.0
         self.working = False
         self.link.sent = Watched(self._sent)
@@ -166,6 +168,7 @@ class Candidate:
         if inbound.body in self._renewals and answer.status < 300:
             self._landed(inbound.body)
         if isinstance(answer.body, bytes):
+            await asyncio.sleep(self.answer_lag)
             return answer
         return msgspec.structs.replace(answer, body=self._lagging(answer.body))
 

@@ -5,7 +5,8 @@ alike. What it answers is what a kube-apiserver answers, refusals word for word:
 ``lease_contract.py`` holds both to it. Left out, because no elector uses them: PUT, patches other
 than merge patches, paging, preconditions of a DELETE, ``managedFields``.
 
-``lease``, ``create``, ``edit`` and ``delete`` are the hands of a person at the same API.
+``lease``, ``create``, ``edit``, ``delete`` and ``roll_back`` are the hands of a person at the same
+API.
 """
 
 import asyncio
@@ -87,6 +88,15 @@ class LeaseStore:
 
     def delete(self, name: str, *, namespace: str = "default") -> None:
         self._delete((namespace, name))
+
+    def roll_back(self, versions: int) -> None:
+        """As when etcd is restored from a backup: the last changes never were."""
+        kept = self._events[: len(self._events) - versions]
+        self._events, self._leases, self._version = [], {}, _FIRST_VERSION
+        for event in kept:
+            self._commit(event.kind, event.key, event.lease)
+            if event.kind == "DELETED":
+                del self._leases[event.key]
 
     # Over HTTP
 
