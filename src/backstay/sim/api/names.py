@@ -80,7 +80,13 @@ def check_namespace(target: Target, meta: dict[str, Any]) -> None:
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "foregroundDeletion", "orphan"})
 
 
-def check_finalizers(new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+# Where a finalizer need not say whose it is.
+_FREE_FINALIZERS = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
+
+
+def check_finalizers(
+    info: KindInfo, new: dict[str, Any], old: dict[str, Any] | None
+) -> list[Cause]:
     """Finalizers belong to somebody, and nobody comes to hold what is on its way out."""
     causes = []
     if old is not None and old.get("deletionTimestamp"):
@@ -92,6 +98,8 @@ def check_finalizers(new: dict[str, Any], old: dict[str, Any] | None) -> list[Ca
                 f"new finalizers []string{{{listed}}}"
             )
             causes.append(Cause("FieldValueForbidden", why, "metadata.finalizers"))
+    if not info.built_in or info.group in _FREE_FINALIZERS:
+        return causes
     for index, each in enumerate(new.get("finalizers") or ()):
         if "/" not in each and each not in _STANDARD_FINALIZERS:
             why = (

@@ -89,7 +89,7 @@ class Operations:
         meta = obj["metadata"]
         causes = [
             *names.check(info, meta),
-            *names.check_finalizers(meta, None),
+            *names.check_finalizers(info, meta, None),
             *rules.validate(obj, None),
         ]
         if causes:
@@ -191,11 +191,19 @@ class Operations:
         names.check_against_url(target, applied.get("metadata") or {})
         if found is None and target.subresource:
             raise status.not_found(target.info, target.name)
+        uid = (applied.get("metadata") or {}).get("uid")
+        if found is None and uid:
+            why = (
+                f"uid mismatch: the provided object specified uid {uid}, and no existing object "
+                "was found"
+            )
+            raise status.conflict(target.info, target.name, why)
         merged = managed.apply(
             found.object if found else None, applied,
             manager=write.manager, force=force, subresource=target.subresource,
             now=self.now(), api_version=target.info.api_version,
             schema=self.kinds.schema(target.info), types=self.kinds.types,
+            kind=target.info.kind,
         )  # fmt: skip
         if found is None:
             merged["metadata"]["name"] = target.name
@@ -234,7 +242,7 @@ class Operations:
         causes = [
             *_immutable_uid(sent.get("metadata") or {}, old["metadata"]),
             *names.check(info, new["metadata"]),
-            *names.check_finalizers(new["metadata"], old["metadata"]),
+            *names.check_finalizers(info, new["metadata"], old["metadata"]),
             *rules.validate(new, old),
         ]
         if causes:
