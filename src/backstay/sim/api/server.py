@@ -68,13 +68,7 @@ class ApiServer:
         try:
             return self._answer(inbound)
         except Refusal as refusal:
-            if refusal.page:
-                page = {"content-type": "text/plain; charset=utf-8"}
-                return Answer(status=refusal.code, headers=page, body=refusal.page.encode())
-            headers = dict(_JSON)
-            if refusal.retry_after is not None:
-                headers["retry-after"] = str(refusal.retry_after)
-            return Answer(status=refusal.code, headers=headers, body=_encode(refusal.body()))
+            return refused(refusal)
 
     def _answer(self, inbound: Inbound) -> Answer:
         document = self._documents.answer(inbound)
@@ -179,6 +173,10 @@ class ApiServer:
         kind = media_type(inbound)
         if kind == APPLY:
             return self._apply(target, query, inbound)
+        if query.text("force"):
+            why = "Forbidden: may not be specified for non-apply patch"
+            cause = Cause("FieldValueForbidden", why, "force")
+            raise status.invalid_options("PatchOptions", cause)
         sent = self._known(target, kind, query, _patch_of(kind, inbound))
         change = self._change(target, kind, sent)
         return _whole(target, self.operations.patch(target, change, _write(query, inbound)))
@@ -214,6 +212,8 @@ class ApiServer:
             schema, types = self.kinds.schema(target.info), self.kinds.types
             return lambda obj: patches.strategic_patch(obj, sent, schema, types)
         if not target.info.built_in:
+            raise status.unsupported_media([JSON_PATCH, MERGE, APPLY])
+        if kind == STRATEGIC:
             raise status.unsupported_media([JSON_PATCH, MERGE, APPLY])
         raise status.Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
@@ -369,3 +369,14 @@ def _delete_options(query: Query, inbound: Inbound) -> DeleteOptions:
         propagation=policy,
         dry_run=bool(sent.get("dryRun")),
     )
+
+
+def refused(refusal: Refusal) -> Answer:
+    """A refusal as an answer."""
+    if refusal.page:
+        page = {"content-type": "text/plain; charset=utf-8"}
+        return Answer(status=refusal.code, headers=page, body=refusal.page.encode())
+    headers = dict(_JSON)
+    if refusal.retry_after is not None:
+        headers["retry-after"] = str(refusal.retry_after)
+    return Answer(status=refusal.code, headers=headers, body=_encode(refusal.body()))
