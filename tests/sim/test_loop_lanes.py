@@ -336,6 +336,18 @@ async def test_the_tasks_of_an_ended_lane_are_not_among_all_tasks() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+def test_time_does_not_go_on_for_what_the_dead_had_planned() -> None:
+    async def main() -> None:
+        lane = Lane("a")
+        running().call_later(100.0, print, context=lane.context())
+        await asyncio.sleep(1.0)
+        running().end(lane)
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock, match="at 1 s nothing is left"):
+        loop.run(main())
+
+
 def test_a_deadlock_tells_who_is_paused() -> None:
     async def main() -> None:
         lane = Lane("a")

@@ -321,7 +321,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         # As many callbacks as are ready now: what they add belongs to the next turn, in which
         # timers that have become due are looked at first.
         lined_up = self._lined_up
-        count = sum(len(lane.ready) for lane in lined_up)
+        count = 0
+        for lane in lined_up:
+            count += len(lane.ready)
         for _ in range(count):
             ready_lanes = len(lined_up)
             if not ready_lanes:

@@ -24,7 +24,6 @@ streamed is stopped. TLS and proxies are not simulated: an ``https`` address nee
 import asyncio
 import contextvars
 import errno
-import itertools
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -126,11 +125,14 @@ class _Listener:
 class _Stream:
     """An answer that is read as it arrives."""
 
-    def __init__(self, exchange: Exchange, head: Answer, request: Request) -> None:
-        self.ended = False
+    def __init__(
+        self, network: "Network", exchange: Exchange, head: Answer, request: Request
+    ) -> None:
+        self._network = network
         self._exchange = exchange
         self._head = head
         self._request = request
+        self._ended = False
 
     @property
     def status(self) -> int:
@@ -148,22 +150,23 @@ class _Stream:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
 
     async def next_chunk(self) -> bytes:
-        while not self.ended:
+        while not self._ended:
             piece = await self._exchange.down.receive()
             if isinstance(piece, bytes) and piece:
                 return piece
-            self.ended = piece is None
+            if piece is None:
+                self._ended = True
+                self._network.keep_connection(self._exchange)
         return b""
 
-
-async def _whole_body(stream: _Stream, request: Request) -> bytes:
-    body = bytearray()
-    while chunk := await stream.next_chunk():
-        body += chunk
-        if len(body) > request.max_body:
-            limit = f"{request.max_body} bytes"
-            raise BadAnswer(f"the answer to {_named(request)} has more than {limit}")
-    return bytes(body)
+    async def whole_body(self) -> bytes:
+        body = bytearray()
+        while chunk := await self.next_chunk():
+            body += chunk
+            if len(body) > self._request.max_body:
+                limit = f"{self._request.max_body} bytes"
+                raise BadAnswer(f"the answer to {_named(self._request)} has more than {limit}")
+        return bytes(body)
 
 
 class _Transport:
@@ -174,71 +177,66 @@ class _Transport:
 
     async def request(self, request: Request) -> Response:
         deadline = asyncio.get_running_loop().time() + request.timeout
-        async with self._open(request, deadline) as stream:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    body = await _whole_body(stream, request)
-            except TimeoutError:
-                raise _unanswered(request) from None
-            return Response(stream.status, stream.headers, body)
+        exchange = await self._connect(request, deadline)
+        try:
+            async with asyncio.timeout_at(deadline):
+                stream = await self._ask(request, exchange)
+                body = await stream.whole_body()
+        except TimeoutError:
+            raise _unanswered(request) from None
+        finally:
+            exchange.leave()
+        return Response(stream.status, stream.headers, body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
         deadline = asyncio.get_running_loop().time() + request.timeout
-        async with self._open(request, deadline) as stream:
-            yield stream
-
-    @asynccontextmanager
-    async def _open(self, request: Request, deadline: float) -> AsyncIterator[_Stream]:
-        network = self._network
-        link = network.link(request.url)
-        caller = current_lane()
-        fate = network.fate(Attempt(next(network.numbers), name_of(caller), link.address, request))
-        exchange = await self._connect(request, link, fate, deadline)
+        exchange = await self._connect(request, deadline)
         try:
-            now = asyncio.get_running_loop().time()
-            if request.not_after is not None and now > request.not_after:
-                raise TooLate(f"{_named(request)} was not sent: its time had passed")
-            if network.keeps_record:
-                link.sent.append(Sent(now, request))
             try:
                 async with asyncio.timeout_at(deadline):
-                    head = await self._ask(request, exchange)
+                    stream = await self._ask(request, exchange)
             except TimeoutError:
                 raise _unanswered(request) from None
-            stream = _Stream(exchange, head, request)
             yield stream
-            if stream.ended:
-                exchange.finish()
-                network.idle[caller, link.address] += 1
         finally:
             exchange.leave()
 
-    async def _ask(self, request: Request, exchange: Exchange) -> Answer:
+    async def _connect(self, request: Request, deadline: float) -> Exchange:
+        """A connection on which the request may be sent at this very moment."""
+        network, loop = self._network, asyncio.get_running_loop()
+        link = network.link(request.url)
+        fate = network.draw_fate(link, request)
+        if request.connect_timeout is not None:
+            deadline = min(deadline, loop.time() + request.connect_timeout)
+        delay = link.connect_delay + fate.connect_delay
+        idle = network.take_idle(link.address)
+        if delay or not idle:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await asyncio.sleep(delay)
+                    if not idle:
+                        await network.round_trip(link.address)
+            except TimeoutError:
+                raise ConnectFailed(f"{link.address} did not accept a connection in time") from None
+        if link.refuse or fate.refuse:
+            raise _refused(link)
+        now = loop.time()
+        if request.not_after is not None and now > request.not_after:
+            raise TooLate(f"{_named(request)} was not sent: its time had passed")
+        exchange = network.accept(link, fate, idle=idle)
+        if network.keeps_record:
+            link.sent.append(Sent(now, request))
+        return exchange
+
+    async def _ask(self, request: Request, exchange: Exchange) -> _Stream:
         if exchange.fate.lose_request is None:
             await exchange.up.send(_inbound(request, name_of(exchange.caller)))
         elif exchange.fate.lose_request == "reset":
             exchange.cut()
         head = await exchange.down.receive()
         assert isinstance(head, Answer)
-        return head
-
-    async def _connect(self, request: Request, link: Link, fate: Fate, deadline: float) -> Exchange:
-        network = self._network
-        if request.connect_timeout is not None:
-            now = asyncio.get_running_loop().time()
-            deadline = min(deadline, now + request.connect_timeout)
-        try:
-            async with asyncio.timeout_at(deadline):
-                await asyncio.sleep(link.connect_delay + fate.connect_delay)
-                idle = network.take_idle(link.address)
-                if not idle:
-                    await network.round_trip(link.address)
-        except TimeoutError:
-            raise ConnectFailed(f"{link.address} did not accept a connection in time") from None
-        if link.refuse or fate.refuse:
-            raise _refused(link)
-        return network.accept(link, fate, idle=idle)
+        return _Stream(self._network, exchange, head, request)
 
 
 class _Serve:
@@ -286,19 +284,29 @@ class Network:
         self.transport: Transport = _Transport(self)
         self.serve: Serve = _Serve(self)
         self.wires = Wires(latency)
-        self.numbers = itertools.count(1)
         self.listeners: dict[str, _Listener] = {}
         # Who listens, or did, at an address: where a machine is without power, nobody refuses.
         self.hosts: dict[str, Lane | None] = {}
         self.idle: Counter[tuple[Lane | None, str]] = Counter()
         self._links: dict[str, Link] = {}
+        self._attempts = 0
 
     def link(self, url: str) -> Link:
         """The link to the address of ``url``, whether or not anybody listens there."""
         address = _address(url)
         return self._links.setdefault(address, Link(address))
 
+    def draw_fate(self, link: Link, request: Request) -> Fate:
+        self._attempts += 1
+        caller = name_of(current_lane())
+        return self.fate(Attempt(self._attempts, caller, link.address, request))
+
     # Connections
+
+    def keep_connection(self, exchange: Exchange) -> None:
+        """The answer was read to its end, and its connection can be used again."""
+        exchange.finish()
+        self.idle[exchange.caller, exchange.address] += 1
 
     def take_idle(self, address: str) -> bool:
         """Whether the caller has a connection left from an earlier request, which it now uses."""
