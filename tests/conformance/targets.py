@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,10 @@ from backstay.seam.aiohttp_serve import AiohttpServe
 from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.serve import ServerTls
 from backstay.seam.system import SystemClock, SystemRng
+from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Stream, Tls, Transport
+from backstay.sim.api.disruption import DisruptionController
+from backstay.sim.api.garbage import GarbageCollector, NamespaceController
 from backstay.sim.api.operations import Write
 from backstay.sim.api.requests import Target
 from backstay.sim.api.server import ApiServer
@@ -203,6 +207,12 @@ class Api:
         assert got.status in (200, 201), got.body
         return got.json
 
+    async def until(self, path: str, status: int) -> None:
+        """Waits for what a controller does in its own time."""
+        async with asyncio.timeout(TIMEOUT):
+            while (await self.get(path)).status != status:  # noqa: ASYNC110 - nobody tells us
+                await asyncio.sleep(0.05)
+
     async def names(self, path: str) -> list[str]:
         return [item["metadata"]["name"] for item in (await self.read(path))["items"]]
 
@@ -240,29 +250,36 @@ def _encoded(body: object) -> bytes:
 @asynccontextmanager
 async def in_memory() -> AsyncIterator[Api]:
     network = Network(grace=0.1, keeps_record=False)
-    server = embedded()
-    listener = await network.serve.listen(server.handle)
-    try:
-        yield await _api("memory", listener.url, network.transport, Grant(), embedded=server)
-    finally:
-        await listener.close()
+    async with _embedded() as server:
+        listener = await network.serve.listen(server.handle)
+        try:
+            yield await _api("memory", listener.url, network.transport, Grant(), embedded=server)
+        finally:
+            await listener.close()
 
 
 @asynccontextmanager
 async def over_http(home: Path) -> AsyncIterator[Api]:
-    server, transport, authority = embedded(), AiohttpTransport(), trustme.CA()
+    tls, ca = _identity()
+    transport = AiohttpTransport()
+    async with _embedded() as server:
+        listener = await AiohttpServe(grace=0.1).listen(server.handle, tls=tls)
+        try:
+            config = _kubeconfig(home, listener.url, ca)
+            grant = Grant(tls=Tls(ca=ca))
+            yield await _api("http", listener.url, transport, grant, config, home, embedded=server)
+        finally:
+            await transport.close()
+            await listener.close()
+
+
+@cache
+def _identity() -> tuple[ServerTls, bytes]:
+    authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     cert = b"".join(part.bytes() for part in issued.cert_chain_pems)
     tls = ServerTls(cert=cert, key=issued.private_key_pem.bytes())
-    ca = authority.cert_pem.bytes()
-    listener = await AiohttpServe(grace=0.1).listen(server.handle, tls=tls)
-    try:
-        config = _kubeconfig(home, listener.url, ca)
-        grant = Grant(tls=Tls(ca=ca))
-        yield await _api("http", listener.url, transport, grant, config, home, embedded=server)
-    finally:
-        await transport.close()
-        await listener.close()
+    return tls, authority.cert_pem.bytes()
 
 
 @asynccontextmanager
@@ -279,14 +296,19 @@ async def on_real(plane: ControlPlane) -> AsyncIterator[Api]:
         await transport.close()
 
 
-def embedded() -> ApiServer:
-    """With the namespaces that every cluster has."""
+@asynccontextmanager
+async def _embedded() -> AsyncIterator[ApiServer]:
+    """With the namespaces and the controllers that every cluster has."""
     server = ApiServer(wall=SystemClock(), rng=SystemRng())
     namespaces = server.kinds.find("", "v1", "namespaces")
     assert namespaces is not None
     for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
         server.operations.create(Target(namespaces), {"metadata": {"name": name}}, Write("suite"))
-    return server
+    controllers = (GarbageCollector, NamespaceController, DisruptionController)
+    async with Tasks("controllers") as tasks:
+        for controller in controllers:
+            tasks.spawn(controller(server.operations).run(), name=controller.__name__)
+        yield server
 
 
 async def _api(

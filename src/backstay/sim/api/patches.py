@@ -117,7 +117,7 @@ def _decoded(operations: Any) -> list[Object]:
     if len(operations) > _MOST_OPERATIONS:
         raise Refusal(
             413, "RequestEntityTooLarge",
-            f"Request entity is too large: The allowed maximum operations in a JSON patch is "
+            f"Request entity too large: The allowed maximum operations in a JSON patch is "
             f"{_MOST_OPERATIONS}, got {len(operations)}",
         )  # fmt: skip
     return operations
