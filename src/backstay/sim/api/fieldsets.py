@@ -38,25 +38,30 @@ _KINDS = {"f": 1, "k": 2, "v": 3, "i": 4}
 # Elements
 
 
+@lru_cache(maxsize=4096, typed=True)
 def value_element(value: Any) -> str:
     """The element of an item in a list that is a set."""
     return "v:" + gotext.json_text(value)
 
 
-def key_element(key: dict[str, Any]) -> str:
-    """The element of an item in a list that is a map."""
-    return "k:" + gotext.json_text(key)
+@lru_cache(maxsize=16384, typed=True)
+def key_element(*key: Any) -> str:
+    """The element of an item in a list that is a map: names and values in turn."""
+    return "k:" + gotext.json_text(dict(zip(key[::2], key[1::2], strict=True)))
 
 
 def ordered(node: FieldSet) -> FieldSet:
     """The same node with its elements in the server's order."""
-    # Fields sort as they are spelled; numbers in keys and values do not.
-    if any(element[0] not in ".f" for element in node):
-        return {element: node[element] for element in sorted(node, key=_order)}
-    return {element: node[element] for element in sorted(node)}
+    elements = tuple(node)
+    in_order = _sorted(elements)
+    return node if in_order == elements else {element: node[element] for element in in_order}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
+def _sorted(elements: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(elements, key=_order))
+
+
 def _order(element: str) -> tuple[Any, ...]:
     kind = _KINDS.get(element[0], 0)
     if kind <= 1:
@@ -88,7 +93,7 @@ def _joined(left: FieldSet, right: FieldSet) -> FieldSet:
         ours = left.get(element)
         if ours is None:
             node = theirs
-        elif ours is theirs or not (ours or theirs):
+        elif ours == theirs:
             continue
         elif ours and theirs:
             node = _joined(ours, theirs)
@@ -135,6 +140,8 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def _remaining(ours: FieldSet, theirs: FieldSet) -> FieldSet | None:
+    if ours == theirs:
+        return None
     if not ours:
         return None if is_member(theirs) else ours
     return _normal(difference(ours, theirs or {SELF: LEAF}))

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backstay.sim.api import fieldsets, gotext
+from backstay.sim.api import fieldsets, gotext, structured
 from backstay.sim.api.fieldsets import EMPTY, FieldSet, difference, intersection, union
 from backstay.sim.api.kinds import Object, Schema, Types
 from backstay.sim.api.patches import same
+from backstay.sim.api.shapes import Shape, shape_of
 from backstay.sim.api.status import Cause, Refusal, bad_request
-from backstay.sim.api.structured import Mismatch, Structure
 
 UPDATE = "Update"
 APPLY = "Apply"
@@ -172,7 +172,7 @@ def _managed(obj: Object, claims: Claims) -> Object:
     """The object with these entries; the same object if it has them already."""
     meta = obj.get("metadata") or {}
     entries = _written(claims)
-    if same(meta.get("managedFields") or [], entries):
+    if entries == (meta.get("managedFields") or []):
         return obj
     meta = {key: value for key, value in meta.items() if key != "managedFields"}
     if entries:
@@ -216,13 +216,7 @@ def track_update(
     if not claims and before is not None:
         # Somebody has asked for an object without managed fields.
         return _managed(after, claims)
-    structure = Structure(types)
-    if before is None:
-        put, gone = structure.created(after, schema), EMPTY
-    else:
-        put, gone = structure.changes(before, after, schema)
-    if reset:
-        put, gone = fieldsets.without(put, reset), fieldsets.without(gone, reset)
+    put, gone = _changes(before, after, shape_of(schema, types), reset)
     claims = _without(_without(claims, put), gone)
     mine = difference(put, _NOBODYS)
     if mine:
@@ -233,11 +227,24 @@ def track_update(
     return _managed(after, _capped(claims))
 
 
+def _changes(
+    before: Object | None, after: Object, shape: Shape, reset: FieldSet
+) -> tuple[FieldSet, FieldSet]:
+    """The fields that were written, and those that were removed."""
+    if before is None:
+        put, gone = structured.created(after, shape), EMPTY
+    else:
+        put, gone = structured.changes(before, after, shape)
+    if not reset:
+        return put, gone
+    return fieldsets.without(put, reset), fieldsets.without(gone, reset)
+
+
 def _claims_for_update(before: Object | None, after: Object, subresource: str) -> Claims:
     """Clients that know nothing of managed fields drop them, and others may edit them."""
     kept = (before or {}).get("metadata", {}).get("managedFields")
     sent = (after.get("metadata") or {}).get("managedFields")
-    if sent is None or sent is kept or subresource:
+    if sent is None or sent == kept or subresource:
         return _read(kept)
     if sent in ([], [{}]):
         return {}
@@ -285,59 +292,57 @@ def apply(
     schema: Schema,
     types: Types,
     kind: str = "",
+    built_in: bool = True,
     reset: FieldSet = EMPTY,
 ) -> Object:
     """What applying a configuration makes of the live object; the live one itself if nothing.
 
     Raises ``ApplyConflicts``, and ``Refusal`` for a configuration that does not fit the schema.
+    Objects of ``built_in`` kinds know no null, so there it is an absent field or a zero value.
     ``reset`` are fields that this request cannot change, such as the status.
     """
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     config = {key: v for key, v in applied.items() if key not in ("apiVersion", "kind")}
-    structure = Structure(types)
-    owned = _owned(structure, config, schema, f"{_group_version(api_version)}, Kind={kind}")
+    shape = shape_of(schema, types)
+    owned, has_null = _owned(config, shape, f"{_group_version(api_version)}, Kind={kind}")
     owner = Owner(manager, APPLY, "", subresource)
     mine = Claim(api_version, now, fieldsets.without(owned, reset) if reset else owned)
     if live is None:
-        made = structure.decoded(config, schema) if structure.saw_null else config
+        made = structured.decoded(config, shape) if has_null and built_in else config
         return _managed(made, _claimed({}, owner, mine))
     claims = _read(live["metadata"].get("managedFields"))
     if not claims:
-        # Where nobody has kept account so far, everything belongs to the past.
-        past = fieldsets.without(structure.created(live, schema), reset)
-        past_owner = Owner("before-first-apply", UPDATE, api_version, subresource)
-        claims = _claimed({}, past_owner, mine._replace(fields=past))
-    merged: Object = structure.merged(live, config, schema)
-    result = _pruned(structure, merged, claims, owner, mine, schema)
-    put, gone = structure.changes(live, result, schema)
-    if reset:
-        put, gone = fieldsets.without(put, reset), fieldsets.without(gone, reset)
+        claims = _past(live, mine, shape, subresource, reset)
+    merged: Object = structured.merged(live, config, shape)
+    abandoned = _abandoned(claims, owner, mine, shape)
+    result = (structured.removed(merged, abandoned, shape) or {}) if abandoned else merged
+    put, gone = _changes(live, result, shape, reset)
     last = claims.pop(owner, None)
-    conflicts = {} if force else _conflicts(claims, put)
-    if conflicts and manager == _KUBECTL:
-        conflicts = _not_from_client(structure, live, conflicts, schema, api_version)
-    if conflicts:
-        raise ApplyConflicts(conflicts)
+    if not force:
+        _refuse_conflicts(live, claims, put, shape, owner, api_version)
     claims = _without(_without(claims, put), gone)
     if same(result, live):
         mine = mine._replace(time=last.time if last else "")
         return _managed(live, _claimed(claims, owner, mine))
-    if structure.saw_null or result is not merged:
-        result = structure.decoded(result, schema)
+    if built_in:
+        result = structured.without_blanks(result, abandoned, shape)
+        result = structured.decoded(result, shape) if has_null else result
     if manager == _KUBECTL:
         result = _annotated(result, {"apiVersion": api_version, "kind": kind, **config})
     result = _managed(result, _claimed(claims, owner, mine))
-    return live if _only_times_differ(live, result) else result
+    return live if has_null and _only_times_differ(live, result) else result
 
 
-def _owned(structure: Structure, config: Object, schema: Schema, kind: str) -> FieldSet:
+def _owned(config: Object, shape: Shape, kind: str) -> tuple[FieldSet, bool]:
+    """What the configuration claims, and whether there is a null in it."""
+    ownership = structured.Ownership()
     try:
-        return structure.owned(config, schema) or EMPTY
-    except Mismatch:
+        return ownership.of(config, shape) or EMPTY, ownership.saw_null
+    except structured.Mismatch:
         meta = config.get("metadata")
         meta = meta if type(meta) is dict else {}
-        found = list(structure.violations(config, schema))
+        found = list(structured.violations(config, shape))
         listed = found[0] if len(found) == 1 else "\n  ".join(["errors:", *found])
         raise Refusal(
             500, "",
@@ -355,41 +360,34 @@ def _claimed(claims: Claims, owner: Owner, mine: Claim) -> Claims:
     return {**claims, owner: mine._replace(fields=fields)} if fields else claims
 
 
-def _conflicts(claims: Claims, put: FieldSet) -> dict[Owner, FieldSet]:
-    found = ((owner, intersection(claim.fields, put)) for owner, claim in claims.items())
-    return {owner: fields for owner, fields in found if fields}
+def _past(live: Object, mine: Claim, shape: Shape, subresource: str, reset: FieldSet) -> Claims:
+    """Where nobody has kept account so far, everything belongs to the past."""
+    fields = fieldsets.without(structured.created(live, shape), reset)
+    owner = Owner("before-first-apply", UPDATE, mine.version, subresource)
+    return _claimed({}, owner, mine._replace(fields=fields))
 
 
-def _pruned(
-    structure: Structure, merged: Object, claims: Claims, owner: Owner, mine: Claim, schema: Schema
-) -> Object:
-    """Without what the owner claimed the last time, and what now nobody claims.
+def _refuse_conflicts(
+    live: Object, claims: Claims, put: FieldSet, shape: Shape, owner: Owner, api_version: str
+) -> None:
+    found = ((other, intersection(put, claim.fields)) for other, claim in claims.items())
+    conflicts = {other: fields for other, fields in found if fields}
+    if conflicts and owner.manager == _KUBECTL:
+        conflicts = _not_from_client(live, conflicts, shape, api_version)
+    if conflicts:
+        raise ApplyConflicts(conflicts)
 
-    A struct that was claimed only for the sake of fields in it goes with them, and takes along
-    what is in it of nobody's; anything else of nobody's stays.
-    """
+
+def _abandoned(claims: Claims, owner: Owner, mine: Claim, shape: Shape) -> FieldSet:
+    """What the owner claimed the last time, and what now nobody claims."""
     last = claims.get(owner)
     if last is None or not difference(last.fields, mine.fields):
-        return merged
-
-    def fields_of(obj: Object | None) -> FieldSet:
-        owned = structure.owned(obj, schema, stored=True) if obj else None
-        return structure.with_structs(owned or EMPTY, schema)
-
+        return EMPTY
     claimed = mine.fields
     for other, claim in claims.items():
         if other != owner:
             claimed = union(claimed, claim.fields)
-    had = structure.with_structs(last.fields, schema)
-    everything = fields_of(merged)
-    untouched = fields_of(structure.removed(merged, had, schema))
-    unclaimed = difference(
-        difference(everything, untouched), structure.with_structs(claimed, schema)
-    )
-    kept = fields_of(structure.removed(merged, unclaimed, schema))
-    lost = intersection(difference(everything, kept), had)
-    left: Object | None = structure.removed(merged, lost, schema)
-    return left or {}
+    return structured.given_up(last.fields, mine.fields, claimed, shape)
 
 
 def _only_times_differ(live: Object, result: Object) -> bool:
@@ -407,11 +405,7 @@ def _only_times_differ(live: Object, result: Object) -> bool:
 
 
 def _not_from_client(
-    structure: Structure,
-    live: Object,
-    conflicts: dict[Owner, FieldSet],
-    schema: Schema,
-    api_version: str,
+    live: Object, conflicts: dict[Owner, FieldSet], shape: Shape, api_version: str
 ) -> dict[Owner, FieldSet]:
     """The conflicts about fields that are not as kubectl itself has set them without the server."""
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
@@ -420,10 +414,10 @@ def _not_from_client(
         if last.pop("apiVersion", "") != api_version:
             return conflicts
         last.pop("kind", None)
-        fields = structure.owned(last, schema) or EMPTY
-    except (msgspec.MsgspecError, Mismatch):
+        fields = structured.Ownership().of(last, shape) or EMPTY
+    except (msgspec.MsgspecError, structured.Mismatch):
         return conflicts
-    put, gone = structure.changes(last, live, schema)
+    put, gone = structured.changes(last, live, shape)
     agreed = difference(difference(fields, put), gone)
     found = ((owner, difference(theirs, agreed)) for owner, theirs in conflicts.items())
     return {owner: theirs for owner, theirs in found if theirs}
