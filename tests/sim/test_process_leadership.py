@@ -132,7 +132,6 @@ class Election:
     bug: Bug
     broken: list[str] = field(default_factory=list)
     highest_epoch: int = 0
-    terms: int = 0
 
     def __post_init__(self) -> None:
         self.store = LeaseStore()
@@ -145,7 +144,6 @@ class Election:
 
     def begins(self, candidate: Candidate, term: Term) -> None:
         self.world.log.note(f"{candidate.name} leads under epoch {term.epoch}")
-        self.terms += 1
         if len(self.leaders) > 1:
             self._break(f"{' and '.join(self.leaders)} lead at once")
         if term.epoch <= self.highest_epoch:
@@ -224,7 +222,6 @@ class Election:
 @dataclass(frozen=True)
 class Outcome:
     broken: tuple[str, ...]
-    terms: int
     log: bytes
 
 
@@ -232,14 +229,12 @@ def play(seed: int, bug: Bug) -> Outcome:
     with World(seed) as world:
         election = Election(world, bug)
         world.run(election.run())
-        return Outcome(tuple(election.broken), election.terms, world.log.text)
+        return Outcome(tuple(election.broken), world.log.text)
 
 
-def test_no_seed_breaks_a_rule() -> None:
-    outcomes = {seed: play(seed, Bug()) for seed in SEEDS}
-    assert {seed: each.broken for seed, each in outcomes.items() if each.broken} == {}
-    # There was something to be seen: leadership changed hands again and again.
-    assert sum(each.terms for each in outcomes.values()) > 2 * len(SEEDS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_seed_breaks_a_rule(seed: int) -> None:
+    assert play(seed, Bug()).broken == ()
 
 
 class Impatient(Leadership):

@@ -1,6 +1,6 @@
 """Fate: what becomes of one request on its way, drawn by chance or written in a script.
 
-A ``Network`` asks its ``fates`` about each ``Attempt``. The answer says what the network does to
+A ``Network`` asks its ``fate`` about each ``Attempt``. The answer says what the network does to
 it, and travels with the request: whoever wraps a handler can read ``current_fate`` and add what
 only the handler's side can do to it. Such a wrapper extends ``Fate`` by its own fields, so that
 one draw, or one line of a script, decides all that goes wrong with a request.

@@ -374,8 +374,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     async def shutdown_asyncgens(self) -> None:
         """The oldest first, where asyncio would go by their addresses."""
-        for generator in list(self._generators):
-            if not self._generators[generator].ended:
+        for generator, lane in list(self._generators.items()):
+            if lane is self._outside:
                 await generator.aclose()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -11,10 +11,10 @@ What is wrong with the way to an address is said by its ``Link``:
   learns at once) or by ``"silence"`` (it finds out by its timeout);
 * ``cut()``: every open exchange and stream ends now.
 
-What befalls a single request is its ``Fate``; ``fates`` decides it. What is wrong between two
-processes, in one direction or both, is said by ``wires``; see there for what it does to open
-connections. A new one cannot be had, but a caller that has an idle one from before puts its
-request on that, and the request leaves.
+What befalls a single request is its ``Fate``, which ``Network.fate`` decides. What is wrong
+between two processes, in one direction or both, is said by ``wires``; see there for what it does
+to open connections. A new one cannot be had, but a caller that has an idle one from before puts
+its request on that, and the request leaves.
 
 ``Link.sent`` tells what was put on the wire and when. As in the real world, a handler that has
 seen a request finishes its work even when the caller is gone; only a body that is still being
@@ -64,7 +64,10 @@ class _Listener:
         return self._url
 
     def accept(self, link: Link, exchange: Exchange) -> None:
-        task = self._context.run(self._tasks.spawn, self._serve(link, exchange), name="exchange")
+        self._context.run(self._begin, link, exchange)
+
+    def _begin(self, link: Link, exchange: Exchange) -> None:
+        task = self._tasks.spawn(self._serve(link, exchange), name="exchange")
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
