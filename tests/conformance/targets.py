@@ -224,8 +224,14 @@ class Api:
 
     async def kubectl(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:
         """What kubectl prints; with ``fails`` what it complains of."""
+        process = await self.start_kubectl(*arguments)
+        out, err = await process.communicate(stdin.encode())
+        assert (process.returncode != 0) == fails, err.decode() or out.decode()
+        return (err if fails else out).decode()
+
+    async def start_kubectl(self, *arguments: str) -> asyncio.subprocess.Process:
         assert self.kubeconfig is not None
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             Path(sys.executable).parent / "kubectl",
             f"--namespace={self.namespace}",
             *arguments,
@@ -238,9 +244,6 @@ class Api:
                 "PATH": os.environ.get("PATH", ""),
             },
         )
-        out, err = await process.communicate(stdin.encode())
-        assert (process.returncode != 0) == fails, err.decode() or out.decode()
-        return (err if fails else out).decode()
 
 
 def _encoded(body: object) -> bytes:

@@ -100,9 +100,6 @@ def check_finalizers(
             causes.append(Cause("FieldValueForbidden", why, "metadata.finalizers"))
     if not info.built_in or info.group in _FREE_FINALIZERS:
         return causes
-    # Definitions and custom resources are checked by another part of the server, which does not.
-    if not info.built_in or info.group == "apiextensions.k8s.io":
-        return causes
     for index, each in enumerate(new.get("finalizers") or ()):
         if "/" not in each and each not in _STANDARD_FINALIZERS:
             why = (
