@@ -58,9 +58,11 @@ def _with_condition(status: Object, value: str, reason: str, message: str, now: 
             since = condition["lastTransitionTime"]
     made = {
         "type": "DisruptionAllowed", "status": value,
-        "observedGeneration": status.get("observedGeneration", 0),
+        "observedGeneration": status.get("observedGeneration"),
         "lastTransitionTime": since, "reason": reason, "message": message,
     }  # fmt: skip
+    if not made["observedGeneration"]:
+        del made["observedGeneration"]
     return {**status, "conditions": [*others, made]}
 
 

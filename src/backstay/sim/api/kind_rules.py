@@ -11,7 +11,7 @@ from backstay.sim.api import defaults
 from backstay.sim.api.defaults import filled
 from backstay.sim.api.definitions import Definitions
 from backstay.sim.api.kinds import KindInfo, Object
-from backstay.sim.api.rules import KindRules
+from backstay.sim.api.rules import KindRules, with_field
 from backstay.sim.api.status import Cause, forbidden
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -25,6 +25,14 @@ class Spec(KindRules):
     """A kind with a spec whose changes are counted."""
 
     generation = True
+
+
+def _with_old_metadata(new: Object, old: Object, *fields: str) -> Object:
+    """With these fields of the metadata as they were."""
+    meta = new["metadata"]
+    for field in fields:
+        meta = with_field(meta, field, old["metadata"].get(field))
+    return {**new, "metadata": meta}
 
 
 class Workload(Spec):
@@ -49,6 +57,9 @@ class Workload(Spec):
 
 class Deployments(Workload):
     spec_defaults = defaults.DEPLOYMENT_SPEC
+
+    def on_status_update(self, new: Object, old: Object) -> Object:
+        return _with_old_metadata(super().on_status_update(new, old), old, "labels")
 
 
 class StatefulSets(Workload):
@@ -102,6 +113,9 @@ class Pods(Spec):
         ]
         status = {"phase": "Pending", "qosClass": defaults.quality_of_service(spec)}
         return {**obj, "spec": spec, "status": status}
+
+    def on_status_update(self, new: Object, old: Object) -> Object:
+        return _with_old_metadata(super().on_status_update(new, old), old, "ownerReferences")
 
     def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
         if not new["spec"].get("containers"):
@@ -287,6 +301,10 @@ class Leases(KindRules):
 
 class VolumeAttachments(KindRules):
     blind_update = False
+
+    def on_status_update(self, new: Object, old: Object) -> Object:
+        meta = with_field(old["metadata"], "managedFields", new["metadata"].get("managedFields"))
+        return {**super().on_status_update(new, old), "metadata": meta}
 
     def on_create(self, obj: Object) -> Object:
         return {**obj, "status": {"attached": False}}
