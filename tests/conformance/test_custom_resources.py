@@ -1,7 +1,6 @@
 """Kinds that a definition brings, on every target (one is pytest.mark.real)."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
@@ -46,9 +45,8 @@ class Things:
         }
 
 
-@pytest.fixture
-async def things(api: Api) -> AsyncIterator[Things]:
-    group = f"{api.namespace}.io"
+async def define(api: Api, group: str) -> Things:
+    """Makes the kind, unless it is there already."""
     names = {"plural": "things", "singular": "thing", "kind": "Thing", "shortNames": ["tg"]}
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     version = {
@@ -59,14 +57,20 @@ async def things(api: Api) -> AsyncIterator[Things]:
         "schema": {"openAPIV3Schema": SCHEMA},
     }
     spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
-    await api.make(DEFINITIONS, {"metadata": {"name": f"things.{group}"}, "spec": spec})
+    definition = {"metadata": {"name": f"things.{group}"}, "spec": spec}
+    assert (await api.post(DEFINITIONS, definition)).status in (201, 409)
     made = Things(group, api.at("things", group=f"{group}/v1"))
     # A real server begins to serve it in stages, and says nothing of it.
     async with asyncio.timeout(TIMEOUT):
         while (await api.post(made.path + "?dryRun=All", made.thing("probe"))).status != 201:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    yield made
-    await api.delete(f"{DEFINITIONS}/things.{group}")
+    return made
+
+
+@pytest.fixture
+async def things(api: Api) -> Things:
+    """One kind for all tests: a real server takes seconds to begin with a new one."""
+    return await define(api, "conformance.test")
 
 
 async def test_a_definition_brings_a_kind(api: Api, things: Things) -> None:
@@ -178,7 +182,8 @@ async def test_a_custom_kind_is_discovered(api: Api, things: Things) -> None:
     assert (found[0]["kind"], found[0]["shortNames"]) == ("Thing", ["tg"])
 
 
-async def test_custom_objects_go_with_their_definition(api: Api, things: Things) -> None:
+async def test_custom_objects_go_with_their_definition(api: Api) -> None:
+    things = await define(api, f"{api.namespace}.test")
     await api.make(things.path, things.thing("a"))
     async with api.watch(f"{things.path}?watch=1&resourceVersion=0") as events:
         assert await events.names(1) == [("ADDED", "a")]
