@@ -60,6 +60,8 @@ class Row:
     bar: Bar | None = None
 
 
+_BARE_JSON = Contender("bare JSON work", "bench.embedded:bare_json", 20_000, 50)
+
 ROWS = (
     Row(
         name="cache.bytes_per_pod",
@@ -127,5 +129,33 @@ ROWS = (
         ours=Contender("backstay", "bench.starting:backstay_help", 5, 1),
         peer=Contender("python -c pass", "bench.starting:nothing", 5, 1),
         bar=Bar("at most 150 ms", lambda row: row.ours <= 150),
+    ),
+    Row(
+        name="api.gets_per_second",
+        unit="calls/s",
+        ours=Contender("embedded API", "bench.embedded:gets", 20_000, 50),
+        peer=_BARE_JSON,
+        bar=Bar("at least 10,000 on one core", lambda row: row.ours >= 10_000),
+    ),
+    Row(
+        name="api.merge_patches_per_second",
+        unit="calls/s",
+        ours=Contender("embedded API", "bench.embedded:merge_patches", 5_000, 50),
+        peer=_BARE_JSON,
+        bar=Bar("at least 5,000 on one core, with 3 watchers", lambda row: row.ours >= 5_000),
+    ),
+    Row(
+        name="api.applies_per_second",
+        unit="calls/s",
+        ours=Contender("embedded API", "bench.embedded:applies", 1_000, 10),
+        peer=_BARE_JSON,
+        bar=Bar("at least 2,000 of 8 KB on one core", lambda row: row.ours >= 2_000),
+    ),
+    Row(
+        name="api.events_delivered_per_second",
+        unit="events/s",
+        ours=Contender("embedded API", "bench.embedded:events", 2_000, 20),
+        peer=_BARE_JSON,
+        bar=Bar("at least 80,000 to 50 watchers on one core", lambda row: row.ours >= 80_000),
     ),
 )

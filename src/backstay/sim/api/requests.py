@@ -41,7 +41,9 @@ class Target(msgspec.Struct, frozen=True):
 
 def route(kinds: Kinds, path: str) -> Target:
     """The target of a resource path. Raises a ``Refusal`` (404)."""
-    parts = [unquote(part) for part in path.strip("/").split("/")]
+    parts = path.strip("/").split("/")
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:
