@@ -11,9 +11,15 @@ from typing import Any
 
 import msgspec
 
+from backstay.kube.access import Grant
+from backstay.kube.client import KubeClient
+from backstay.kube.limits import RateLimit, VerbLimits
+from backstay.kube.resource import Resource
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.system import SystemClock, SystemRng
+from backstay.sim import loop
 from backstay.sim.api.server import ApiServer
+from backstay.sim.network import Network
 from bench.worker import Job, Measure, in_loop
 
 OBJECTS = 20_000
@@ -21,6 +27,8 @@ WATCHERS = 50
 _PATH = "/api/v1/namespaces/bench/configmaps"
 _MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml"
+
+_UNLIMITED = VerbLimits(RateLimit(1e9, 1_000_000), RateLimit(1e9, 1_000_000))
 
 Object = dict[str, Any]
 
@@ -135,6 +143,53 @@ def applies(job: Job) -> Measure:
         return job.amount / (time.process_time() - started)
 
     return in_loop(work)
+
+
+class _Anybody:
+    """An ``Access`` for an API that does not ask who it is."""
+
+    server = "http://api:80"
+    namespace = "bench"
+    origin = "the benchmark"
+
+    async def grant(self) -> Grant:
+        return Grant()
+
+    def refused(self, grant: Grant) -> None:
+        """Nobody is refused here."""
+
+
+def simulated_calls(job: Job) -> Measure:
+    """Whole calls of the real client, over the simulated network, under virtual time."""
+
+    async def work() -> float:
+        api, network = _Api(), Network()
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "bench"}})
+        await api.ask("POST", _PATH, _object("c00000", 30))
+        await network.serve.listen(api.server.handle, host="api", port=80)
+        client = KubeClient(network.transport, _Anybody(), limits=_UNLIMITED)
+        configmaps = Resource("", "v1", "configmaps", "ConfigMap")
+        started = time.process_time()
+        for _ in range(job.amount):
+            await client.get(configmaps, "c00000", namespace="bench")
+        return job.amount / (time.process_time() - started)
+
+    return lambda: loop.run(work())
+
+
+def handled_calls(job: Job) -> Measure:
+    """The same calls, made by calling the handler."""
+
+    async def work() -> float:
+        api = _Api()
+        await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "bench"}})
+        await api.ask("POST", _PATH, _object("c00000", 30))
+        started = time.process_time()
+        for _ in range(job.amount):
+            await api.ask("GET", f"{_PATH}/c00000")
+        return job.amount / (time.process_time() - started)
+
+    return lambda: loop.run(work())
 
 
 def bare_json(job: Job) -> Measure:

@@ -158,4 +158,10 @@ ROWS = (
         peer=_BARE_JSON,
         bar=Bar("at least 80,000 to 50 watchers on one core", lambda row: row.ours >= 80_000),
     ),
+    Row(
+        name="sim.calls_per_cpu_second",
+        unit="calls/s",
+        ours=Contender("client and network", "bench.embedded:simulated_calls", 5_000, 50),
+        peer=Contender("the handler alone", "bench.embedded:handled_calls", 20_000, 50),
+    ),
 )
