@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 DIFFERENCES: Mapping[str, str] = {
     "no-protobuf": "Bodies and answers are JSON or YAML, never protobuf.",
-    "no-waiting-for-versions": "A version that is still to come is refused at once.",
+    "reads-ignore-versions": "A read of one object does not wait for the version it asks for.",
+    "not-acceptable-words": "A refusal for want of a common form is worded differently.",
     "no-diff-of-pods": "A refused change of a pod's spec is not shown as a difference.",
     "no-storage-hashes": "Discovery does not tell hashes of storage versions.",
     "no-admission": "There are no quotas, limit ranges, webhooks or admission policies.",

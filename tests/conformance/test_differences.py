@@ -23,11 +23,17 @@ def test_every_difference_is_shown_by_a_test() -> None:
     assert set(re.findall(r'mark\.differs\("([a-z-]+)"\)', tests)) == set(DIFFERENCES)
 
 
-@pytest.mark.differs("no-waiting-for-versions")
-async def test_a_version_that_is_still_to_come_is_waited_for(api: Api) -> None:
+@pytest.mark.differs("reads-ignore-versions")
+async def test_a_read_waits_for_the_version_it_asks_for(api: Api) -> None:
     version = int((await api.read(api.at("secrets")))["metadata"]["resourceVersion"])
     got = await api.get(f"{api.at('secrets', 'a')}?resourceVersion={version + 1_000_000}")
     assert got.status == 504
+
+
+@pytest.mark.differs("not-acceptable-words")
+async def test_a_form_that_is_not_had_is_answered_with_those_that_are(api: Api) -> None:
+    got = await api.request("GET", api.at("secrets"), None, {"accept": "text/html"})
+    assert got.message.startswith("406: Not Acceptable\n\nAvailable representations: ")
 
 
 @pytest.mark.differs("no-diff-of-pods")

@@ -1,7 +1,8 @@
 """Bugs that clients are known for, planted on purpose: each target exposes each (pytest.mark.real).
 
-Every check passes for the sound client and fails for the one with the bug. It fails because of
-what the API did, so this also shows that the embedded API punishes what a real one punishes.
+Every check passes for the sound client and fails for the one with the bug. Conflicts, bookmarks
+and preconditions are the API's own. Only the 410 is put in by the way there, on every target,
+because a real server cannot be told to forget; what is read after it is the API's own again.
 """
 
 import asyncio
