@@ -8,7 +8,7 @@ import pytest
 from backstay.kube.errors import ConfigError, TooLate, Unreachable
 from backstay.kube.lease import LeaseTimes, Term
 from backstay.sim.clock import LoopClock
-from tests.support.candidates import LEASE, TIMES, Candidate, rest, world
+from tests.support.candidates import LEASE, TIMES, Candidate, heal, rest, world
 from tests.support.virtual import virtual_time
 
 HOUR = timedelta(hours=1)
@@ -200,6 +200,39 @@ async def test_those_who_knew_a_deleted_lease_wait_as_if_it_were_there() -> None
 
 
 @virtual_time
+async def test_those_who_find_a_record_of_a_deleted_lease_wait_as_if_it_were_there() -> None:
+    async with world() as w:
+        a = await w.start("a", rest)
+        await asyncio.sleep(5.0)
+        a.link.silent = True
+        w.store.delete(LEASE)
+        await w.start("b", rest)
+        await asyncio.sleep(14.9)
+        assert w.terms == [("a", 1)]
+        await asyncio.sleep(0.2)
+        assert w.terms == [("a", 1), ("b", 2)]
+
+
+@virtual_time
+async def test_a_lease_that_came_and_went_while_nobody_looked_is_waited_for() -> None:
+    async with world() as w:
+        a, b = await w.start("a", rest), await w.start("b", rest)
+        await asyncio.sleep(5.0)
+        w.store.delete(LEASE)
+        await asyncio.sleep(1.0)
+        b.die()
+        await asyncio.sleep(19.0)
+        assert w.leaders == ["a"]
+        a.link.silent = True
+        w.store.delete(LEASE)
+        heal(b)
+        await asyncio.sleep(14.9)
+        assert w.terms == [("a", 1), ("a", 2)]
+        await asyncio.sleep(TIMES.renew)
+        assert w.leaders == ["b"]
+
+
+@virtual_time
 async def test_clocks_that_are_hours_apart_and_jump_change_nothing() -> None:
     async with world() as w:
         early, late = LoopClock(NEW_YEAR - 5 * HOUR), LoopClock(NEW_YEAR + 7 * HOUR)
@@ -350,6 +383,6 @@ async def test_a_lease_that_is_made_anew_does_not_begin_to_count_again() -> None
         await w.stop(a)
         w.store.delete(LEASE)
         await w.start("b", rest)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(TIMES.duration + 0.1)
         assert w.terms == [("a", 1), ("b", 2)]
         assert w.lease["leaseTransitions"] == 2

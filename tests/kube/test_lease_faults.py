@@ -18,7 +18,7 @@ from backstay.seam.serve import Answer
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.sim.clock import LoopClock
-from tests.support.candidates import LEASE, TIMES, Candidate, World, now, world
+from tests.support.candidates import LEASE, TIMES, Candidate, World, heal, now, world
 from tests.support.lease_store import Refused
 from tests.support.virtual import virtual_time
 
@@ -27,14 +27,6 @@ Fault = Callable[[Candidate], None]
 JUST_IN_TIME = TIMES.attempt / 2 - 0.05
 JUST_TOO_LATE = TIMES.attempt / 2 + 0.05
 BACK_WITHIN = TIMES.duration + 2 * TIMES.attempt + 2 * TIMES.renew
-
-
-def heal(candidate: Candidate) -> None:
-    link = candidate.link
-    link.refuse = link.silent = False
-    link.delay = link.connect_delay = 0.0
-    link.lose_answer = None
-    candidate.refusal = None
 
 
 def silent(candidate: Candidate) -> None:
@@ -231,10 +223,7 @@ class ReleasesBeforeItJoined(Leadership):
 
 class CountsOnlyTheLease(Leadership):
     async def _take(self, row: LeaseRow | None) -> Term:
-        async def nothing() -> int:
-            return 0
-
-        self._highest, self._floor = row.transitions if row else 0, nothing
+        self._highest = row.transitions if row else 0
         return await super()._take(row)
 
 
@@ -254,10 +243,9 @@ class DoesNotCompare(Leadership):
 
 
 class TakesADeletedLeaseAtOnce(Leadership):
-    def _see(self, row: LeaseRow | None) -> None:
-        super()._see(row)
-        if row is None:
-            self._free_at = 0.0
+    @property
+    def _free_at(self) -> float:
+        return super()._free_at if self._seen else 0.0
 
 
 class StampsWithTheTimeOfDay(Leadership):
@@ -328,7 +316,7 @@ async def a_lease_that_is_deleted_between_two_terms(w: World, parts: Parts) -> N
     await w.stop(a)
     w.store.delete(LEASE)
     await w.start("b", kind=parts.kind)
-    await asyncio.sleep(5.0)
+    await asyncio.sleep(20.0)
 
 
 async def a_lease_that_is_deleted_behind_its_holder(w: World, parts: Parts) -> None:

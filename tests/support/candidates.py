@@ -202,6 +202,14 @@ def is_guarded(request: Request) -> bool:
     return request.method == "PATCH" and request.url.endswith(f"/{PAPER}")
 
 
+def heal(candidate: Candidate) -> None:
+    link = candidate.link
+    link.refuse = link.silent = False
+    link.delay = link.connect_delay = 0.0
+    link.lose_answer = None
+    candidate.refusal = None
+
+
 class World:
     """One store and the candidates that were started on it."""
 

@@ -9,7 +9,8 @@ docs/architecture.md). Still it must not lie, so:
   transport, which checks it with the connection in hand: a process that was stopped in between
   sends nothing when it wakes up.
 * Nobody's wall clock is believed. A lease is free when *we* have seen no change in it for its
-  whole duration; to delete it frees it no sooner, for those who knew it.
+  whole duration. One that is gone is waited for as well, if there is any trace that it was there:
+  to delete a lease must not make two leaders.
 * A term is over for good: whoever leads again, leads under a higher ``epoch``. It is
   ``max(the lease's transitions, the highest epoch recorded anywhere else) + 1`` and becomes the
   lease's transitions by the very compare-and-swap that takes it. So no two terms share one; if
@@ -187,7 +188,7 @@ class Leadership:
             idle=self.times.hold,
         )  # fmt: skip
         self._seen: LeaseRow | None = None
-        self._free_at = -math.inf
+        self._quiet_since = -math.inf
         self._highest = 0
         self._begun: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -219,16 +220,11 @@ class Leadership:
 
     def _see(self, row: LeaseRow | None) -> None:
         """The lease as it is now, None if there is none."""
-        now = asyncio.get_running_loop().time()
         before, self._seen = self._seen, row
-        if row is None:
-            if before is not None:
-                # Somebody may have held it whom we never saw: what we knew can be long out of date.
-                self._free_at = now + self._patience(before)
-        else:
-            if before is None or not row.says_the_same(before):
-                free = row.holder in ("", self.identity)
-                self._free_at = now if free else now + self._patience(row)
+        # What is gone may have come and gone again since we last looked.
+        if not (row and before and row.says_the_same(before)):
+            self._quiet_since = asyncio.get_running_loop().time()
+        if row:
             self._highest = max(self._highest, row.transitions)
         if self.term and row and self._is_ours(row, self.term):
             self._confirm(row, self.term)
@@ -236,9 +232,15 @@ class Leadership:
             self.term.end()
         self._changed.set()
 
-    def _patience(self, row: LeaseRow) -> float:
-        """How long a holder who gives no sign is waited for."""
-        return max(row.duration, self.times.duration)
+    @property
+    def _free_at(self) -> float:
+        row, duration = self._seen, self.times.duration
+        if row is None:
+            somebody_led = self._highest > 0
+            return self._quiet_since + (duration if somebody_led else 0.0)
+        if row.holder in ("", self.identity):
+            return self._quiet_since
+        return self._quiet_since + max(row.duration, duration)
 
     def _confirm(self, row: LeaseRow, term: Term) -> None:
         """If the lease shows a renewal of ours, nobody can have begun to wait for its end before
@@ -286,13 +288,17 @@ class Leadership:
 
     async def _until_free(self) -> LeaseRow | None:
         """The lease as it is when it may be taken; None if there is none."""
-        while asyncio.get_running_loop().time() < self._free_at:
-            await self._change(until=self._free_at)
-        return self._seen
+        loop = asyncio.get_running_loop()
+        while True:
+            while loop.time() < self._free_at:
+                await self._change(until=self._free_at)
+            # Last, so that no epoch is missed. It may tell that a lease which is gone was there.
+            recorded = await self._floor()
+            self._highest = max(self._highest, recorded)
+            if loop.time() >= self._free_at:
+                return self._seen
 
     async def _take(self, row: LeaseRow | None) -> Term:
-        floor = await self._floor()
-        self._highest = max(self._highest, floor)
         epoch = self._highest + 1
         started = asyncio.get_running_loop().time()
         deadline = started + self.times.attempt
