@@ -33,6 +33,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _AGENT = "differential/1"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_AGES = frozenset({"Age", "Created At", "Duration", "First Seen", "Last Seen"})
 _PERIOD = 0.05
 _PATIENCE = 30.0
 
@@ -161,6 +162,14 @@ class BothApis:
         _compare(f"PUT {path}", replies[0], replies[1], managed=False)
         return replies[1]
 
+    async def same_table(self, path: str) -> list[list[Any]]:
+        """The cells, which must be the same but for ages; so must the columns."""
+        real = _shown((await self.real.call("GET", path, accept=TABLE)).body)
+        ours = _shown((await self.embedded.call("GET", path, accept=TABLE)).body)
+        assert ours == real
+        cells: list[list[Any]] = ours["rows"]
+        return cells
+
     async def until_real(self, path: str, done: Callable[[Reply], bool]) -> Reply:
         """Waits for what the real controllers do; the embedded ones have no clock here."""
         async with asyncio.timeout(_PATIENCE):
@@ -169,6 +178,19 @@ class BothApis:
                 if done(reply):
                     return reply
                 await asyncio.sleep(_PERIOD)
+
+
+def _shown(table: Json) -> Json:
+    columns = [{**column, "description": ""} for column in table["columnDefinitions"]]
+    rows = [
+        [
+            "<age>" if column["name"] in _AGES else cell
+            for column, cell in zip(columns, row["cells"], strict=True)
+        ]
+        for row in table["rows"]
+    ]
+    conditions = [row.get("conditions") for row in table["rows"]]
+    return {"columns": columns, "rows": rows, "conditions": conditions}
 
 
 def _compare(what: str, real: Reply, ours: Reply, managed: bool) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from backstay.sim.api.formats import fits
@@ -99,6 +100,25 @@ async def test_a_server_that_starts_later_serves_what_is_defined_already(api: Em
     await api.call("POST", FOOS, foo())
     late = Embedded(store=api.server.store)
     assert (await late.call("GET", f"{FOOS}/f")).status == 200
+
+
+async def test_servers_that_share_a_store_serve_the_same_kinds(api: Embedded) -> None:
+    other = Embedded(store=api.server.store)
+    await define(api)
+    assert (await other.call("POST", FOOS, foo())).status == 201
+    assert (await api.call("GET", f"{FOOS}/f")).status == 200
+    await other.call("DELETE", f"{DEFINITIONS}/foos.example.com")
+    assert (await api.call("GET", FOOS)).status == 404
+
+
+async def test_a_watch_sees_a_definition_before_it_is_established(api: Embedded) -> None:
+    lines = await api.watch(f"{DEFINITIONS}?watch=1")
+    await define(api)
+    events = [msgspec.json.decode(line) for line in (await anext(lines)).splitlines()]
+    await lines.aclose()
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED"]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert versions == sorted(versions)
 
 
 async def test_versions_are_listed_with_the_stable_one_first(api: Embedded) -> None:
@@ -413,6 +433,21 @@ async def _established(both: BothApis, name: str) -> None:
     await both.same("GET", f"{DEFINITIONS}/{name}")
 
 
+COLUMNS = [
+    {"name": name, "type": kind, "jsonPath": path}
+    for name, kind, path in (
+        ("String", "string", ".spec.name"),
+        ("Integer", "integer", ".spec.replicas"),
+        ("Number", "number", ".spec.replicas"),
+        ("List", "string", ".spec.list"),
+        ("One", "string", '.spec.list[?(@.name=="b")].name'),
+        ("Nothing", "string", ".spec.nothing"),
+        ("Odd", "boolean", ".spec.name"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    )
+]
+
+
 @pytest.mark.real
 async def test_a_custom_resource_lives_as_on_a_real_server(both: BothApis) -> None:
     group = f"{both.namespace}.example.com"
@@ -426,7 +461,8 @@ async def test_a_custom_resource_lives_as_on_a_real_server(both: BothApis) -> No
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
              "labelSelectorPath": ".status.selector"}  # fmt: skip
     version = {"subresources": {"status": {}, "scale": scale},
-               "selectableFields": [{"jsonPath": ".spec.name"}]}  # fmt: skip
+               "selectableFields": [{"jsonPath": ".spec.name"}],
+               "additionalPrinterColumns": COLUMNS}  # fmt: skip
     await both.same("POST", DEFINITIONS, definition(group, schema=schema, version=version))
     await _established(both, f"foos.{group}")
     foos = f"/apis/{group}/v1/namespaces/{both.namespace}/foos"
@@ -456,6 +492,7 @@ async def test_a_custom_resource_lives_as_on_a_real_server(both: BothApis) -> No
     await both.same("PATCH", f"{foos}/ap?fieldManager=one", third, content=APPLY)
     await both.same("GET", f"{foos}?fieldSelector=spec.name%3Dj")
     await both.same("GET", f"{foos}?fieldSelector=spec.none%3Dj")
+    await both.same_table(foos)
     await both.same("GET", f"{foos}/f/scale")
     await both.same("PATCH", f"{foos}/f/scale", {"spec": {"replicas": 9}}, content=MERGE)
     await both.same_update(f"{foos}/f/scale", lambda obj: obj["spec"].update(replicas=-3))

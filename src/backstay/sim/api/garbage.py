@@ -59,8 +59,10 @@ class GarbageCollector(Controller[Thing]):
         self._dependents.clear()
         for info in self._operations.kinds:
             for stored in self.store.all(info.storage):
-                self._note(Thing(info.storage, stored.key), None, stored.object)
-                self.add(Thing(info.storage, stored.key))
+                thing = Thing(info.storage, stored.key)
+                self._note(thing, None, stored.object)
+                if _owners(stored.object) or _deletion(stored.object):
+                    self.add(thing)
 
     def hear(self, commit: Commit) -> None:
         thing = Thing(commit.storage, commit.after.key)

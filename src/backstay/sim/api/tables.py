@@ -30,10 +30,13 @@ _META = "meta.k8s.io/v1"
 _JSON = {"content-type": "application/json"}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 _PLAIN = frozenset({"application/json", "application/*", "*/*", "application/yaml"})
 _VIEWS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 _INCLUDES = ("", "Metadata", "Object", "None")
+
+_CUSTOM_AGE = msgspec.structs.replace(columns.AGE, type="date")
 
 _ENDED = {
     "Succeeded": "The pod has completed successfully.",
@@ -139,7 +142,7 @@ class Views:
         rules = self._rules(info)
         assert isinstance(rules, custom.CustomResources)
         if not rules.columns:
-            return (columns.NAME, columns.AGE)
+            return (columns.NAME, _CUSTOM_AGE)
         return (columns.NAME, *map(_custom, rules.columns))
 
     def _row(
@@ -200,7 +203,7 @@ def _converted(kind: str, value: Any, now: datetime) -> Any:
         case "integer":
             return int(value) if type(value) in (int, float) else None
         case "number":
-            return float(value) if type(value) in (int, float) else None
+            return value if type(value) in (int, float) else None
         case "boolean":
             return value if type(value) is bool else None
         case "date":
@@ -220,9 +223,7 @@ def _date(value: Any, now: datetime) -> str | None:
 def _text(value: Any) -> str:
     if type(value) is str:
         return value
-    if type(value) is bool:
-        return "true" if value else "false"
-    return _encode(value).decode()
+    return "<no value>" if value is None else _sorted(value).decode()
 
 
 def _not_one(info: KindInfo) -> Refusal:
