@@ -198,7 +198,9 @@ async def test_the_status_is_written_on_its_own(api: Embedded) -> None:
     patched = (await api.call("PATCH", f"{FOOS}/f/status", told, content=MERGE)).body
     assert (patched["spec"], patched["status"]) == ({"a": 1}, {"ready": True})
     assert patched["metadata"]["generation"] == 1
+    told = {"spec": {"a": 9}, "status": {"ready": False}}
     patched = (await api.call("PATCH", f"{FOOS}/f", told, content=MERGE)).body
+    assert (patched["spec"], patched["status"]) == ({"a": 9}, {"ready": True})
     assert patched["metadata"]["generation"] == 2
 
 

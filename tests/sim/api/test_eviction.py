@@ -169,6 +169,17 @@ async def test_an_eviction_spends_what_the_budget_allows() -> None:
 
 
 @virtual_time
+async def test_a_dry_run_spends_nothing() -> None:
+    async with guarded() as api:
+        await run_pods(api, "a", "b")
+        await api.call("POST", BUDGETS, budget(minAvailable=1))
+        await asyncio.sleep(SETTLED)
+        before = await status_of(api)
+        assert (await evict(api, "a", "?dryRun=All")).status == 201
+        assert await status_of(api) == before
+
+
+@virtual_time
 async def test_a_spent_permission_that_nobody_used_comes_back() -> None:
     async with guarded() as api:
         await run_pods(api, "a", "b")
