@@ -7,7 +7,8 @@ from typing import Self
 import msgspec
 
 RESULTS = Path(__file__).with_name("results.json")
-DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+_ROOT = Path(__file__).parent.parent
+PAGES = (_ROOT / "docs" / "benchmarks.md", _ROOT / "README.md")
 
 _COLUMNS = ("row", "ours", "peer", "ours/peer", "unit", "peer is")
 _BEGIN, _END = "<!-- results: python -m bench.report -->\n", "<!-- end of results -->"
@@ -91,4 +92,5 @@ def _short(value: float) -> str:
 
 
 if __name__ == "__main__":
-    DOCS.write_text(inserted(DOCS.read_text(), read(RESULTS)))
+    for page in PAGES:
+        page.write_text(inserted(page.read_text(), read(RESULTS)))

@@ -6,7 +6,7 @@ fails if there were none or if one was skipped.
 
 With several workers all of them go to the same one, so that one control plane serves them.
 xdist's own groups would do that, but ``--dist loadgroup`` has no effect from pytest 9.2 on
-(pytest-xdist issue 1386), and nobody would notice.
+(a known fault between it and pytest-xdist), and nobody would notice.
 """
 
 import os
