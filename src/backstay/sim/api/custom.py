@@ -64,7 +64,8 @@ class CustomResources(KindRules):
         super().__init__(info)
         self._raw: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
         self.schema = structural.parse_root(self._raw)
-        self._stored = structural.parse_root(storage["schema"]["openAPIV3Schema"])
+        stored = structural.parse_root(storage["schema"]["openAPIV3Schema"])
+        self._stored = stored if stored != self.schema else None
         self.served: bool = version["served"]
         scale = (version.get("subresources") or {}).get("scale")
         self.scale = msgspec.convert(scale, Scale) if scale is not None else None
@@ -90,7 +91,7 @@ class CustomResources(KindRules):
         return with_field({**old, "metadata": meta}, "status", status)
 
     def as_stored(self, obj: Object) -> Object:
-        return obj if self._stored == self.schema else _admitted(obj, self._stored)
+        return obj if self._stored is None else _admitted(obj, self._stored)
 
     def spec_of(self, obj: Object) -> object:
         """Generation counts every change outside metadata, and of the status where it is part

@@ -73,6 +73,8 @@ def _placed(cause: Cause, root: str) -> Cause:
 
 
 def _checked(schema: Json, value: Any, path: str, old: Any) -> Findings:
+    if value is old:
+        return Findings()
     found = _of_any_age(schema, value, path, old)
     if found and old is not _UNKNOWN and same(old, value):
         excused = Findings()

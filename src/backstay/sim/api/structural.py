@@ -19,6 +19,7 @@ from backstay.sim.api.status import Cause
 
 META = "apis.meta.v1.ObjectMeta"
 _OWN_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+_COMPOUND = (dict, list)
 _GONE: Any = object()
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 
@@ -37,6 +38,11 @@ class Structural(msgspec.Struct, frozen=True):
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
     atomic: bool = False
+    # Whether there is any of that here or below; most schemas have none, and most writes need
+    # not look for it then.
+    defaults: bool = False
+    promises: bool = False
+    resources: bool = False
 
     def child(self, field: str) -> "Structural | None":
         return self.properties.get(field, self.others)
@@ -45,7 +51,7 @@ class Structural(msgspec.Struct, frozen=True):
 def parse(raw: Mapping[str, Any]) -> Structural:
     others = raw.get("additionalProperties")
     items = raw.get("items")
-    return Structural(
+    node = Structural(
         type=raw.get("type") or "",
         nullable=bool(raw.get("nullable")),
         default=raw.get("default"),
@@ -58,6 +64,13 @@ def parse(raw: Mapping[str, Any]) -> Structural:
         list_type=raw.get("x-kubernetes-list-type") or "atomic",
         list_keys=tuple(raw.get("x-kubernetes-list-map-keys") or ()),
         atomic=raw.get("x-kubernetes-map-type") == "atomic",
+    )
+    below = [*node.properties.values(), *filter(None, (node.others, node.items))]
+    return msgspec.structs.replace(
+        node,
+        defaults=node.default is not None or any(each.defaults for each in below),
+        promises=node.list_type != "atomic" or any(each.promises for each in below),
+        resources=node.is_resource or any(each.resources for each in below),
     )
 
 
@@ -86,7 +99,7 @@ def prune(value: Any, node: Structural | None) -> Any:
         below = node.child(field)
         if below is None:
             return item if node.preserves else _GONE
-        return prune(item, below)
+        return prune(item, below) if type(item) in _COMPOUND else item
 
     return _changed_map(value, pruned)
 
@@ -124,14 +137,14 @@ def without_nulls(value: Any, node: Structural | None) -> Any:
         below = node.child(field)
         if item is None and below is not None and not below.nullable and below.default is None:
             return _GONE
-        return without_nulls(item, below)
+        return without_nulls(item, below) if type(item) in _COMPOUND else item
 
     return _changed_map(value, kept)
 
 
 def with_defaults(value: Any, node: Structural | None) -> Any:
     """With what was left out."""
-    if node is None:
+    if node is None or not node.defaults:
         return value
     if type(value) is list:
         return _changed_list(value, lambda item: _defaulted(item, node.items))
@@ -181,7 +194,7 @@ def _is(left: Any, right: Any) -> bool:
 
 def duplicates(value: Any, node: Structural | None, path: str = "") -> Iterator[Cause]:
     """Items that are there twice where each may be there once."""
-    if node is None:
+    if node is None or not node.promises:
         return
     if type(value) is dict:
         for field, item in value.items():
@@ -220,7 +233,7 @@ def _repeated(value: list[Any], node: Structural, path: str) -> Iterator[Cause]:
 
 def coerced(value: Any, node: Structural | None) -> Any:
     """With only such metadata, in resources that are part of this one, as there can be."""
-    if node is None:
+    if node is None or not (node.resources or node.is_resource):
         return value
     if type(value) is list:
         return _changed_list(value, lambda item: coerced(item, node.items))
@@ -243,7 +256,7 @@ def known_metadata(meta: Any) -> Any:
 
 def incomplete(value: Any, node: Structural | None, path: str = "") -> Iterator[Cause]:
     """Resources that are part of this one, but do not say of what kind they are."""
-    if node is None:
+    if node is None or not (node.resources or node.is_resource):
         return
     if type(value) is list:
         for index, item in enumerate(value):
