@@ -172,7 +172,7 @@ def _managed(obj: Object, claims: Claims) -> Object:
     """The object with these entries; the same object if it has them already."""
     meta = obj.get("metadata") or {}
     entries = _written(claims)
-    if entries == (meta.get("managedFields") or []):
+    if meta.get("managedFields") == (entries or None):
         return obj
     meta = {key: value for key, value in meta.items() if key != "managedFields"}
     if entries:

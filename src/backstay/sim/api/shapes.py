@@ -9,6 +9,7 @@ out once as a ``Plan``, and all objects share the result.
 """
 
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from backstay.sim.api.fieldsets import LEAF, FieldSet, as_member
@@ -54,7 +55,8 @@ class Shape:
 
     ``scalars`` are the types of values that are accepted besides maps and lists, if ``is_map``
     or ``is_list`` say that those are. ``associative`` lists have items that are parts of their
-    own, identified by ``keys`` or, without any, by their value. ``typed`` says that there is a
+    own, identified by ``keys`` (``only_key`` gets the value of a single one) or, without any,
+    by their value. ``typed`` says that there is a
     schema at all, ``loose`` that there is none for some of what is inside.
     """
 
@@ -68,6 +70,7 @@ class Shape:
         "item",
         "keys",
         "loose",
+        "only_key",
         "scalars",
         "schema",
         "typed",
@@ -82,6 +85,7 @@ class Shape:
         self.atomic = schema.atomic
         self.associative = schema.list is not None and schema.kind != "atomic"
         self.keys = tuple(sorted(schema.keys)) if schema.kind == "map" else ()
+        self.only_key = itemgetter(*self.keys) if len(self.keys) == 1 else None
         self.scalars = _SCALARS[schema.type]
         self._types = types
         self._children: dict[str, Shape] = {}

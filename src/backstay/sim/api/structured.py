@@ -10,6 +10,7 @@ that there is nothing below it, because an empty node is a member (see ``fieldse
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 from backstay.sim.api import gotext
@@ -42,10 +43,6 @@ class Mismatch(Exception):
 def _element(item: Any, shape: Shape) -> str:
     """What identifies an item of an associative list. Raises ``Mismatch``."""
     keys = shape.keys
-    if len(keys) == 1 and type(item) is dict:
-        value = item.get(keys[0])
-        if type(value) is str:
-            return key_element(keys[0], value)
     if not keys:
         if item is None or type(item) in _CONTAINERS:
             raise Mismatch
@@ -64,10 +61,21 @@ def _element(item: Any, shape: Shape) -> str:
     return key_element(*key)
 
 
+def _elements(items: list[Any], shape: Shape) -> list[str]:
+    """The elements of all items of an associative list. Raises ``Mismatch``."""
+    if shape.only_key is not None:
+        try:
+            return list(map(key_element, repeat(shape.keys[0]), map(shape.only_key, items)))
+        except (KeyError, TypeError):
+            # A key is missing or is none; find out which.
+            pass
+    return [_element(item, shape) for item in items]
+
+
 def _by_element(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    for item in items:
-        found.setdefault(_element(item, shape), []).append(item)
+    for element, item in zip(_elements(items, shape), items, strict=True):
+        found.setdefault(element, []).append(item)
     return found
 
 
@@ -113,23 +121,29 @@ class Ownership:
         return LEAF if shape.atomic else node or None
 
     def _of_list(self, value: list[Any], shape: Shape) -> FieldSet | None:
-        below = shape.item
         if not shape.associative:
-            for item in value:
-                self.of(item, below)
+            if not shape.item.scalars.issuperset(map(type, value)):
+                for item in value:
+                    self.of(item, shape.item)
             return LEAF
-        node: FieldSet = {}
-        for item in value:
-            if type(item) is dict:
-                plan = plan_for(below, signature(item))
-                if plan is not None and not (plan.parts or plan.has_null):
-                    node[_element(item, shape)] = plan.member
-                    continue
-            child = self.of(item, below)
-            node[_element(item, shape)] = LEAF if child is None else as_member(child)
-        if len(node) < len(value):
+        elements = _elements(value, shape)
+        if len(set(elements)) < len(elements):
             raise Mismatch
-        return ordered(node) if node else None
+        return ordered(self._of_items(elements, value, shape)) if elements else None
+
+    def _of_items(self, elements: list[str], items: list[Any], shape: Shape) -> FieldSet:
+        below = shape.item
+        signatures = {signature(item) for item in items} if shape.keys else ()
+        if len(signatures) == 1:
+            # Items that are all of a kind and have no parts, as most are, own the same.
+            plan = plan_for(below, *signatures)
+            if plan is not None and not (plan.parts or plan.has_null):
+                return dict.fromkeys(elements, plan.member)
+        node: FieldSet = {}
+        for element, item in zip(elements, items, strict=True):
+            child = self.of(item, below)
+            node[element] = LEAF if child is None else as_member(child)
+        return node
 
 
 def violations(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
@@ -363,8 +377,8 @@ def _merged_map(old: Object, new: Object, shape: Shape) -> Object:
 
 def _merged_list(old: list[Any], new: list[Any], shape: Shape) -> list[Any]:
     """Items of ``new`` are known to be different from each other."""
-    ours = [_element(item, shape) for item in old]
-    theirs = {_element(item, shape): item for item in new}
+    ours = _elements(old, shape)
+    theirs = dict(zip(_elements(new, shape), new, strict=True))
     result: list[Any] = []
     for element, index in _interleaved(ours, list(theirs)):
         if element not in theirs:

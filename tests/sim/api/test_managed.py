@@ -1,0 +1,577 @@
+"""Who owns which field after create, update and patch, and what server-side apply makes of it."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from backstay.sim.api import fieldsets
+from backstay.sim.api.fieldsets import EMPTY, FieldSet
+from backstay.sim.api.kinds import ANY, Kinds, Object, Schema
+from backstay.sim.api.managed import LAST_APPLIED, ApplyConflicts, apply, track_update
+from backstay.sim.api.patches import json_patch, merge_patch
+from backstay.sim.api.status import Refusal
+
+KINDS = Kinds()
+
+
+def schema_of(plural: str) -> Schema:
+    return KINDS.schema(next(info for info in KINDS if info.plural == plural))
+
+
+CONFIG_MAP = schema_of("configmaps")
+POD = schema_of("pods")
+NODE = schema_of("nodes")
+CUSTOM = Schema(fields={"metadata": Schema(ref="apis.meta.v1.ObjectMeta"), "spec": ANY})
+
+
+def at(second: int) -> str:
+    return f"2024-01-01T00:00:{second:02d}Z"
+
+
+def updated(
+    before: Object | None,
+    after: Object,
+    manager: str = "ann",
+    *,
+    schema: Schema = CONFIG_MAP,
+    now: int = 1,
+    subresource: str = "",
+    reset: FieldSet = EMPTY,
+) -> Object:
+    return track_update(
+        before, after, manager=manager, operation="Update", api_version="v1", now=at(now),
+        subresource=subresource, schema=schema, types=KINDS.types, reset=reset,
+    )  # fmt: skip
+
+
+def applied(
+    live: Object | None,
+    config: Object,
+    manager: str = "ann",
+    *,
+    schema: Schema = CONFIG_MAP,
+    now: int = 1,
+    force: bool = False,
+    reset: FieldSet = EMPTY,
+    kind: str = "ConfigMap",
+) -> Object:
+    return apply(
+        live, config, manager=manager, force=force, subresource="", api_version="v1",
+        now=at(now), schema=schema, types=KINDS.types, kind=kind, reset=reset,
+    )  # fmt: skip
+
+
+def made(**fields: Any) -> Object:
+    return {"metadata": {"name": "x", **fields.pop("metadata", {})}, **fields}
+
+
+def owned(obj: Object) -> dict[str, FieldSet]:
+    """What each owns, by name and, for those who apply, operation."""
+    entries = obj["metadata"].get("managedFields", [])
+    return {
+        entry["manager"] + (" applied" if entry["operation"] == "Apply" else ""): entry["fieldsV1"]
+        for entry in entries
+    }
+
+
+def times(obj: Object) -> dict[str, str | None]:
+    return {e["manager"]: e.get("time") for e in obj["metadata"].get("managedFields", [])}
+
+
+def refused(*args: Any, **more: Any) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        applied(*args, **more)
+    return caught.value
+
+
+# Create, update and patch
+
+
+def test_whoever_creates_an_object_owns_what_it_says() -> None:
+    obj = updated(None, made(data={"b": "2", "a": "1"}, metadata={"labels": {"l": "1"}}))
+    assert obj["metadata"]["managedFields"] == [
+        {
+            "manager": "ann",
+            "operation": "Update",
+            "apiVersion": "v1",
+            "time": at(1),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {
+                "f:data": {".": {}, "f:a": {}, "f:b": {}},
+                "f:metadata": {"f:labels": {".": {}, "f:l": {}}},
+            },
+        }
+    ]
+    assert list(obj["metadata"]["managedFields"][0]["fieldsV1"]["f:data"]) == [".", "f:a", "f:b"]
+
+
+def test_nobody_owns_what_the_server_sets() -> None:
+    meta = {
+        "namespace": "n", "uid": "u", "resourceVersion": "1", "generation": 1, "selfLink": "s",
+        "creationTimestamp": at(0),
+    }  # fmt: skip
+    assert owned(updated(None, made(metadata=meta))) == {}
+    before = updated(None, made(data={"a": "1"}))
+    after = merge_patch(before, {"metadata": {"resourceVersion": "2", "generation": 2}})
+    assert updated(before, after, "bob") is after
+
+
+def test_a_changed_value_changes_hands() -> None:
+    before = updated(None, made(data={"a": "1", "b": "1"}))
+    after = updated(before, merge_patch(before, {"data": {"b": "2", "c": "2"}}), "bob")
+    assert owned(after) == {
+        "ann": {"f:data": {".": {}, "f:a": {}}},
+        "bob": {"f:data": {"f:b": {}, "f:c": {}}},
+    }
+
+
+def test_a_value_that_stays_the_same_stays_with_its_owner() -> None:
+    before = updated(None, made(data={"a": "1"}))
+    after = deepcopy(before)
+    assert updated(before, after, "bob", now=2) is after
+
+
+def test_a_removed_field_is_nobodys_and_who_owns_nothing_is_forgotten() -> None:
+    before = updated(None, made(data={"a": "1"}))
+    before = updated(before, merge_patch(before, {"data": {"b": "1"}}), "bob")
+    after = updated(before, merge_patch(before, {"data": {"b": None}}), "eve", now=2)
+    assert owned(after) == {"ann": {"f:data": {".": {}, "f:a": {}}}}
+    assert times(after) == {"ann": at(1)}
+
+
+def test_the_time_of_an_entry_is_when_its_manager_last_wrote() -> None:
+    before = updated(None, made(data={"a": "1"}))
+    before = updated(before, merge_patch(before, {"data": {"b": "1"}}), "bob", now=2)
+    after = updated(before, merge_patch(before, {"data": {"a": "2"}}), "ann", now=3)
+    assert times(after) == {"bob": at(2), "ann": at(3)}
+
+
+def test_an_entry_that_loses_nothing_is_the_same_entry() -> None:
+    before = updated(None, made(data={"a": "1"}))
+    after = updated(before, merge_patch(before, {"data": {"b": "1"}}), "bob", now=2)
+    assert owned(after)["ann"] is owned(before)["ann"]
+
+
+def test_entries_are_in_order_of_operation_time_and_name() -> None:
+    obj = updated(None, made(data={"a": "1"}), "zoe")
+    obj = updated(obj, merge_patch(obj, {"data": {"b": "1"}}), "ann")
+    obj = applied(obj, made(data={"c": "1"}), "bob", now=2)
+    obj = updated(obj, merge_patch(obj, {"data": {"d": "1"}}), "eve", now=0)
+    managers = [entry["manager"] for entry in obj["metadata"]["managedFields"]]
+    assert managers == ["bob", "eve", "ann", "zoe"]
+
+
+def test_every_subresource_has_an_entry_of_its_own() -> None:
+    before = updated(None, made(spec={"unschedulable": True}), schema=NODE)
+    patch = {"status": {"phase": "Running"}}
+    after = updated(before, merge_patch(before, patch), schema=NODE, subresource="status")
+    first, second = after["metadata"]["managedFields"]
+    assert first["fieldsV1"] == owned(before)["ann"]
+    assert (second["subresource"], list(second)[-1]) == ("status", "subresource")
+
+
+def test_a_write_without_a_manager_is_by_somebody_unknown() -> None:
+    assert list(owned(updated(None, made(data={"a": "1"}), ""))) == ["unknown"]
+
+
+def test_items_of_keyed_lists_are_owned_one_by_one_and_atomic_lists_as_one() -> None:
+    ports = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 9, "protocol": "TCP"}]
+    spec = {
+        "containers": [{"name": "a", "image": "i", "ports": ports, "args": ["x"]}],
+        "tolerations": [{"key": "k"}],
+    }
+    meta = {"finalizers": ["e.x/b", "e.x/a"]}
+    before = updated(None, made(spec={}), schema=POD)
+    after = merge_patch(before, {"spec": spec, "metadata": meta})
+    assert owned(updated(before, after, "bob", schema=POD))["bob"] == {
+        "f:metadata": {"f:finalizers": {".": {}, 'v:"e.x/a"': {}, 'v:"e.x/b"': {}}},
+        "f:spec": {
+            "f:containers": {
+                ".": {},
+                'k:{"name":"a"}': {
+                    ".": {},
+                    "f:args": {},
+                    "f:image": {},
+                    "f:name": {},
+                    "f:ports": {
+                        ".": {},
+                        'k:{"containerPort":9,"protocol":"TCP"}': {
+                            ".": {}, "f:containerPort": {}, "f:protocol": {},
+                        },
+                        'k:{"containerPort":80,"protocol":"TCP"}': {
+                            ".": {}, "f:containerPort": {}, "f:protocol": {},
+                        },
+                    },
+                },
+            },
+            "f:tolerations": {},
+        },
+    }  # fmt: skip
+
+
+def test_moving_items_of_a_keyed_list_changes_no_owner() -> None:
+    containers = [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]
+    before = updated(None, made(spec={"containers": containers}), schema=POD)
+    after = merge_patch(before, {"spec": {"containers": containers[::-1]}})
+    assert updated(before, after, "bob", schema=POD) is after
+
+
+def test_items_with_the_same_key_are_owned_as_a_whole() -> None:
+    before = updated(None, made(metadata={"finalizers": ["e.x/a"]}))
+    twice = merge_patch(before, {"metadata": {"finalizers": ["e.x/a", "e.x/a"]}})
+    after = updated(before, twice, "bob")
+    assert owned(after) == {
+        "ann": {"f:metadata": {"f:finalizers": {}}},
+        "bob": {"f:metadata": {"f:finalizers": {'v:"e.x/a"': {}}}},
+    }
+
+
+def test_without_a_schema_maps_have_parts_and_lists_are_one_thing() -> None:
+    before = updated(None, made(spec={"a": {"b": 1}, "l": [{"x": 1}]}), schema=CUSTOM)
+    after = merge_patch(before, {"spec": {"a": {"c": 1}, "l": [{"x": 2}]}})
+    assert owned(updated(before, after, "bob", schema=CUSTOM)) == {
+        "ann": {"f:spec": {".": {}, "f:a": {".": {}, "f:b": {}}}},
+        "bob": {"f:spec": {"f:a": {"f:c": {}}, "f:l": {}}},
+    }
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, True), ({"b": 1}, "text"), ([], {}), (None, 1)])
+def test_without_a_schema_a_value_can_become_anything(old: Any, new: Any) -> None:
+    before = updated(None, made(spec={"a": old}), schema=CUSTOM)
+    after = updated(before, {**before, "spec": {"a": new}}, "bob", schema=CUSTOM)
+    assert owned(after)["bob"] == {"f:spec": {"f:a": {}}}
+
+
+def test_what_a_request_cannot_change_it_does_not_own() -> None:
+    reset = fieldsets.of([("status",)])
+    body = made(spec={"unschedulable": True}, status={"phase": "Running"})
+    obj = updated(None, body, schema=NODE, reset=reset)
+    assert list(owned(obj)["ann"]) == ["f:spec"]
+
+
+@pytest.mark.parametrize("sent", [None, [{"manager": "?"}], [{"operation": "Update"}], "x"])
+def test_who_sends_no_valid_managed_fields_keeps_what_there_were(sent: Any) -> None:
+    before = updated(None, made(data={"a": "1"}))
+    after = json_patch(before, [{"op": "add", "path": "/metadata/managedFields", "value": sent}])
+    tracked = updated(before, json_patch(after, [
+        {"op": "add", "path": "/data/b", "value": "1"},
+    ]), "bob")  # fmt: skip
+    assert set(owned(tracked)) == {"ann", "bob"}
+
+
+@pytest.mark.parametrize("sent", [[], [{}]])
+def test_managed_fields_can_be_emptied_and_are_not_kept_from_then_on(sent: Any) -> None:
+    before = updated(None, made(data={"a": "1"}))
+    emptied = updated(before, {**before, "metadata": {"name": "x", "managedFields": sent}})
+    assert emptied["metadata"] == {"name": "x"}
+    after = merge_patch(emptied, {"data": {"a": "2"}})
+    assert updated(emptied, after) is after
+
+
+def test_managed_fields_can_be_edited() -> None:
+    before = updated(None, made(data={"a": "1"}))
+    edited = deepcopy(before)
+    edited["metadata"]["managedFields"][0]["manager"] = "bob"
+    assert set(owned(updated(before, edited, "eve"))) == {"bob"}
+
+
+def test_the_oldest_updaters_become_one() -> None:
+    obj = updated(None, made(data={"a": "0"}), "m00", now=0)
+    for number in range(1, 12):
+        patch = {"data": {f"k{number:02d}": "1"}}
+        obj = updated(obj, merge_patch(obj, patch), f"m{number:02d}", now=number)
+    assert list(owned(obj)) == ["ancient-changes", *(f"m{number:02d}" for number in range(3, 12))]
+    assert owned(obj)["ancient-changes"] == {
+        "f:data": {".": {}, "f:a": {}, "f:k01": {}, "f:k02": {}}
+    }
+
+
+# Apply
+
+
+def test_who_applies_an_object_that_is_not_there_creates_it() -> None:
+    obj = applied(None, made(apiVersion="v1", kind="ConfigMap", data={"a": "1"}))
+    assert obj == {
+        "metadata": {
+            "name": "x",
+            "managedFields": [
+                {
+                    "manager": "ann",
+                    "operation": "Apply",
+                    "apiVersion": "v1",
+                    "time": at(1),
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:data": {"f:a": {}}},
+                }
+            ],
+        },
+        "data": {"a": "1"},
+    }
+
+
+def test_applying_the_same_again_changes_nothing_at_all() -> None:
+    live = applied(None, made(data={"a": "1"}, metadata={"finalizers": ["e.x/a"]}))
+    again = made(data={"a": "1"}, metadata={"finalizers": ["e.x/a"]})
+    assert applied(live, again, now=2) is live
+
+
+def test_who_agrees_becomes_an_owner_too_and_changes_nothing_else() -> None:
+    live = applied(None, made(data={"a": "1", "b": "1"}))
+    both = applied(live, made(data={"a": "1"}), "bob", now=2)
+    assert owned(both)["bob applied"] == {"f:data": {"f:a": {}}}
+    assert times(both) == {"bob": None, "ann": at(1)}
+    assert both["data"] is live["data"]
+
+
+def test_another_value_for_what_somebody_owns_is_a_conflict() -> None:
+    live = updated(None, made(data={"a": "1"}))
+    conflict = refused(live, made(data={"a": "2"}), "bob")
+    assert isinstance(conflict, ApplyConflicts)
+    assert (conflict.code, conflict.reason) == (409, "Conflict")
+    assert conflict.message == (
+        'Apply failed with 1 conflict: conflict with "ann" using v1: .data.a'
+    )
+    (cause,) = conflict.details["causes"]
+    assert (cause.reason, cause.field) == ("FieldManagerConflict", ".data.a")
+    assert cause.message == 'conflict with "ann" using v1'
+
+
+def test_all_conflicts_are_told_by_manager() -> None:
+    live = applied(
+        None, made(metadata={"finalizers": []}, status={"phase": "A"}), "zoe", schema=NODE
+    )
+    patch = {"spec": {"unschedulable": True, "providerID": "p"}}
+    live = updated(live, merge_patch(live, patch), "bob", schema=NODE)
+    live = updated(
+        live,
+        merge_patch(live, {"spec": {"podCIDR": "c"}}),
+        "bob",
+        schema=NODE,
+        subresource="status",
+    )
+    config = made(
+        spec={"unschedulable": False, "providerID": "q", "podCIDR": "d"}, status={"phase": "B"}
+    )
+    conflict = refused(live, config, schema=NODE)
+    assert conflict.message == (
+        'Apply failed with 4 conflicts: conflicts with "bob" with subresource "status" using v1:\n'
+        "- .spec.podCIDR\n"
+        'conflicts with "bob" using v1:\n'
+        "- .spec.providerID\n"
+        "- .spec.unschedulable\n"
+        'conflicts with "zoe":\n'
+        "- .status.phase"
+    )
+
+
+def test_force_takes_what_others_own() -> None:
+    live = applied(None, made(data={"a": "1", "b": "1"}))
+    forced = applied(live, made(data={"a": "2"}), "bob", force=True, now=2)
+    assert forced["data"] == {"a": "2", "b": "1"}
+    assert owned(forced) == {
+        "ann applied": {"f:data": {"f:b": {}}},
+        "bob applied": {"f:data": {"f:a": {}}},
+    }
+    assert times(forced) == {"ann": at(1), "bob": at(2)}
+
+
+def test_what_is_applied_no_longer_is_removed() -> None:
+    live = applied(None, made(data={"a": "1", "b": "1"}))
+    live = updated(live, merge_patch(live, {"data": {"c": "1"}}), "bob")
+    assert applied(live, made(data={"a": "1"}))["data"] == {"a": "1", "c": "1"}
+
+
+def test_what_somebody_else_owns_too_is_not_removed() -> None:
+    live = applied(None, made(data={"a": "1", "b": "1"}))
+    live = applied(live, made(data={"b": "1"}), "bob")
+    left = applied(live, made(data={"a": "1"}))
+    assert left["data"] == {"a": "1", "b": "1"}
+    assert owned(left)["ann applied"] == {"f:data": {"f:a": {}}}
+
+
+def test_a_struct_goes_with_its_last_field_and_takes_along_what_is_nobodys() -> None:
+    probe = {"httpGet": {"path": "/", "port": 80}}
+    spec = {"containers": [{"name": "a", "image": "i", "livenessProbe": probe}]}
+    live = applied(None, made(spec=spec), schema=POD)
+    live = json_patch(live, [
+        {"op": "add", "path": "/spec/containers/0/livenessProbe/periodSeconds", "value": 10},
+        {"op": "add", "path": "/spec/containers/0/terminationMessagePath", "value": "/x"},
+    ])  # fmt: skip
+    without_probe = made(spec={"containers": [{"name": "a", "image": "i"}]})
+    assert applied(live, without_probe, schema=POD)["spec"]["containers"] == [
+        {"name": "a", "image": "i", "terminationMessagePath": "/x"}
+    ]
+
+
+def test_an_item_that_is_applied_no_longer_is_removed_and_the_others_stay() -> None:
+    containers = [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]
+    live = applied(None, made(spec={"containers": containers}), schema=POD)
+    more = {"spec": {"containers": [*containers, {"name": "c", "image": "i"}]}}
+    live = updated(live, merge_patch(live, more), "bob", schema=POD)
+    left = applied(live, made(spec={"containers": containers[1:]}), schema=POD)
+    assert [c["name"] for c in left["spec"]["containers"]] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("live", "config", "merged"),
+    [
+        ("abc", "cb", "acb"),
+        ("abc", "xb", "axbc"),
+        ("abc", "bx", "abcx"),
+        ("abc", "cxa", "bcxa"),
+        ("ab", "xy", "abxy"),
+        ("", "ba", "ba"),
+    ],
+)
+def test_merged_lists_keep_both_orders_and_prefer_the_applied_one(
+    live: str, config: str, merged: str
+) -> None:
+    before = updated(None, made(metadata={"finalizers": [f"e.x/{c}" for c in live]}))
+    after = applied(before, made(metadata={"finalizers": [f"e.x/{c}" for c in config]}), "bob")
+    assert after["metadata"]["finalizers"] == [f"e.x/{c}" for c in merged]
+
+
+def test_an_atomic_list_belongs_to_one_manager_or_to_those_who_agree() -> None:
+    live = applied(None, made(spec={"taints": [{"key": "a", "effect": "NoSchedule"}]}), schema=NODE)
+    config = made(spec={"taints": [{"key": "b", "effect": "NoSchedule"}]})
+    assert refused(live, config, "bob", schema=NODE).message.endswith('"ann": .spec.taints')
+    forced = applied(live, config, "bob", schema=NODE, force=True)
+    assert forced["spec"]["taints"] == config["spec"]["taints"]
+    assert owned(forced) == {"bob applied": {"f:spec": {"f:taints": {}}}}
+
+
+def test_an_empty_map_is_owned_and_an_empty_list_is_not() -> None:
+    obj = applied(None, made(data={}, metadata={"finalizers": []}))
+    assert owned(obj) == {"ann applied": {"f:data": {}}}
+
+
+def test_a_null_is_owned_and_is_an_absent_field_or_an_empty_text() -> None:
+    live = applied(None, made(data={"a": "1"}))
+    nothing = applied(live, made(data={"a": "1", "b": None}, immutable=None), now=2)
+    assert nothing["data"] == {"a": "1", "b": ""}
+    assert "immutable" not in nothing
+    assert owned(nothing)["ann applied"] == {"f:data": {"f:a": {}, "f:b": {}}, "f:immutable": {}}
+    again = made(data={"a": "1", "b": None}, immutable=None)
+    assert applied(nothing, again, now=3) is nothing
+
+
+def test_a_null_does_not_empty_a_map_that_others_fill() -> None:
+    live = updated(None, made(data={"a": "1"}))
+    assert applied(live, made(data=None), "bob")["data"] == {"a": "1"}
+
+
+def test_without_a_schema_an_apply_merges_maps_and_replaces_lists() -> None:
+    live = applied(None, made(spec={"a": {"b": 1}, "l": [1]}), schema=CUSTOM)
+    after = applied(live, made(spec={"a": {"c": 1}, "l": [2]}), "bob", schema=CUSTOM, force=True)
+    assert after["spec"] == {"a": {"b": 1, "c": 1}, "l": [2]}
+    assert owned(after) == {
+        "ann applied": {"f:spec": {"f:a": {".": {}, "f:b": {}}}},
+        "bob applied": {"f:spec": {"f:a": {".": {}, "f:c": {}}, "f:l": {}}},
+    }
+
+
+def test_a_first_apply_finds_everything_else_owned_by_the_past() -> None:
+    live = made(data={"a": "1", "b": "1"})
+    assert refused(live, made(data={"a": "2"})).message == (
+        'Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.a'
+    )
+    forced = applied(live, made(data={"a": "2"}), force=True)
+    assert owned(forced)["before-first-apply"] == {"f:data": {".": {}, "f:b": {}}}
+
+
+def test_an_apply_does_not_own_what_it_cannot_change() -> None:
+    reset = fieldsets.of([("status",)])
+    config = made(spec={"unschedulable": True}, status={"phase": "Running"})
+    obj = applied(None, config, schema=NODE, reset=reset)
+    assert owned(obj) == {"ann applied": {"f:spec": {"f:unschedulable": {}}}}
+
+
+def test_an_apply_shares_what_it_leaves_alone_and_changes_neither_side() -> None:
+    spec = {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]}
+    live = applied(None, made(spec=spec), schema=POD)
+    config = made(spec={"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "j"}]})
+    before = deepcopy((live, config))
+    after = applied(live, config, schema=POD, now=2)
+    assert after["spec"]["containers"][0] is live["spec"]["containers"][0]
+    assert (live, config) == before
+
+
+def config_error(reason: str) -> tuple[int, str, str]:
+    return 500, "", f"failed to create typed patch object (/x; /v1, Kind=ConfigMap): {reason}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"nosuch": 1}, ".nosuch: field not declared in schema"),
+        ({"data": {"a": 1}}, ".data.a: expected string, got &value.valueUnstructured{Value:1}"),
+        ({"data": {"a": {"b": "c"}}}, '.data.a: expected string, got &value.valueUnstructured'
+                                      '{Value:map[string]interface {}{"b":"c"}}'),
+        ({"data": [1]}, ".data: expected map, got &{[1]}"),
+        ({"immutable": "s"}, ".immutable: expected boolean, got &{s}"),
+        ({"metadata": {"generation": "1"}},
+         ".metadata.generation: expected numeric (int or float), got string"),
+        ({"metadata": {"finalizers": {}}}, ".metadata.finalizers: expected list, got &{map[]}"),
+        ({"metadata": {"finalizers": ["a", "a"]}},
+         '.metadata.finalizers: duplicate entries for key [="a"]'),
+        ({"metadata": {"finalizers": [1]}},
+         ".metadata.finalizers[=1]: expected string, got &value.valueUnstructured{Value:1}"),
+        ({"metadata": {"finalizers": [None]}}, ".metadata.finalizers: element 0: associative list "
+         "without keys has an element that's an explicit null"),
+        ({"metadata": {"finalizers": [{}]}}, ".metadata.finalizers: element 0: associative list "
+         "without keys has an element that's a map type"),
+        ({"metadata": {"ownerReferences": [{"uid": "u"}, {"uid": "u"}]}},
+         '.metadata.ownerReferences: duplicate entries for key [uid="u"]'),
+        ({"metadata": {"ownerReferences": ["x"]}}, ".metadata.ownerReferences: element 0: "
+         "associative list with keys may not have non-map elements"),
+        ({"metadata": {"ownerReferences": [None]}}, ".metadata.ownerReferences: element 0: "
+         "associative list with keys may not have a null element"),
+        ({"data": {"a": 1}, "immutable": 1}, "errors:\n"
+         "  .data.a: expected string, got &value.valueUnstructured{Value:1}\n"
+         "  .immutable: expected boolean, got &{1}"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_does_not_fit_is_refused_in_the_servers_words(
+    fields: Object, reason: str
+) -> None:
+    refusal = refused(None, made(**fields))
+    assert (refusal.code, refusal.reason, refusal.message) == config_error(reason)
+
+
+def test_what_is_inside_an_atomic_list_must_fit_too() -> None:
+    config = made(spec={"taints": [{"key": "a", "nosuch": 1}]})
+    refusal = refused(None, config, schema=NODE, kind="Node")
+    assert refusal.message.endswith(".spec.taints[0].nosuch: field not declared in schema")
+
+
+def test_nobody_applies_managed_fields() -> None:
+    refusal = refused(None, made(metadata={"managedFields": []}))
+    assert (refusal.code, refusal.message) == (400, "metadata.managedFields must be nil")
+
+
+# Client-side apply
+
+
+def client_side(data: Object) -> Object:
+    text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"x"}}'
+    body = made(data=data, metadata={"annotations": {LAST_APPLIED: text}})
+    return updated(None, body, "kubectl-client-side-apply")
+
+
+def test_kubectl_takes_over_what_it_applied_without_the_server() -> None:
+    live = client_side({"a": "1"})
+    after = applied(live, made(data={"a": "2"}), "kubectl", now=2)
+    assert after["data"] == {"a": "2"}
+    assert after["metadata"]["annotations"][LAST_APPLIED] == (
+        '{"apiVersion":"v1","data":{"a":"2"},"kind":"ConfigMap","metadata":{"name":"x"}}\n'
+    )
+
+
+def test_kubectl_does_not_take_over_what_was_changed_since() -> None:
+    live = client_side({"a": "3"})
+    assert refused(live, made(data={"a": "2"}), "kubectl").message.endswith(".data.a")
+
+
+def test_others_take_over_nothing() -> None:
+    assert refused(client_side({"a": "1"}), made(data={"a": "2"}), "bob").code == 409
