@@ -1,5 +1,6 @@
 """One seed, one history: byte for byte, run after run, process after process."""
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from backstay.seam import Seams
+from backstay.sim.world import World
 from tests.sim.history import history
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +30,26 @@ def test_thirty_runs_of_one_seed_are_one_history() -> None:
 
 def test_every_seed_is_a_history_of_its_own() -> None:
     assert len({history(seed) for seed in range(6)}) == 6
+
+
+def test_the_seed_orders_processes_that_act_at_the_same_moment() -> None:
+    def order(seed: int) -> bytes:
+        async def act(_: Seams) -> None:
+            await asyncio.sleep(1.0)
+            world.log.note("acts")
+
+        async def scenario() -> None:
+            for name in "abcdef":
+                world.start(name, act)
+            await asyncio.sleep(2.0)
+
+        with World(seed) as world:
+            world.run(scenario())
+            return world.log.text
+
+    orders = [order(seed) for seed in range(20)]
+    assert orders == [order(seed) for seed in range(20)]
+    assert len(set(orders)) > 15
 
 
 def in_a_process(

@@ -163,3 +163,22 @@ def test_a_killed_process_finds_its_file_old_or_new_but_whole(seed: int) -> None
         world.run(scenario())
     assert found[0] == b"nothing"
     assert set(found[1:]) <= {b"nothing", b"first", b"second"}
+
+
+def test_what_a_killed_process_was_adding_may_be_cut_short() -> None:
+    async def main(seams: Seams) -> None:
+        while True:
+            await seams.files.append("/log", b"x" * 1000)
+
+    async def scenario(world: World) -> int:
+        process = world.start("a", main)
+        await asyncio.sleep(1.0)
+        process.kill()
+        await asyncio.sleep(1.0)
+        return len(await process.files.read("/log"))
+
+    lengths = []
+    for seed in range(10):
+        with World(seed) as world:
+            lengths.append(world.run(scenario(world)))
+    assert any(length % 1000 for length in lengths)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import itertools
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -292,18 +293,18 @@ def test_what_an_ended_lane_left_behind_goes_without_a_word(
             try:
                 await asyncio.sleep(10.0)
             finally:
+                logging.getLogger("backstay").error("last words")
                 # Waits on its way out, which a coroutine that is torn down cannot.
                 await asyncio.sleep(1.0)
 
     async def generate() -> AsyncIterator[int]:
-        try:
-            yield 1
-        finally:
-            await asyncio.sleep(1.0)
+        yield 1
+        await stubborn()
 
     async def iterate() -> None:
-        async for _ in generate():
-            await asyncio.sleep(10.0)
+        generators.append(generate())
+        async for _ in generators[0]:
+            pass
 
     async def fail() -> None:
         raise LookupError("nobody asked")
@@ -316,7 +317,9 @@ def test_what_an_ended_lane_left_behind_goes_without_a_word(
         running().end(lane)
         del kept, not_even_begun
 
+    generators: list[AsyncIterator[int]] = []
     loop.run(main())
+    generators.clear()
     gc.collect()
     assert caplog.text == ""
 

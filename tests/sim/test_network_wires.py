@@ -1,7 +1,7 @@
 """What lies between processes: latency, partitions in one direction or both, and their end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -9,6 +9,7 @@ from backstay.seam import Seams
 from backstay.seam.errors import ConnectFailed, ConnectionLost, TimedOut
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.transport import Request
+from backstay.sim.process import Process
 from backstay.sim.world import World
 
 URL = "http://api"
@@ -259,6 +260,24 @@ def test_a_request_that_is_held_up_finds_out_that_the_server_was_replaced(scene:
         await asyncio.sleep(1.0)
         scene.world.wires.heal()
         assert await asking == "ConnectionLost"
+        assert scene.paths == ["/before"]
+
+    scene.world.run(scenario())
+
+
+@pytest.mark.parametrize("end", [Process.kill, Process.lose_power])
+def test_an_idle_connection_does_not_outlive_the_process_at_its_other_end(
+    scene: Scene, end: Callable[[Process], None]
+) -> None:
+    async def scenario() -> None:
+        await scene.begin()
+        await scene.ask(get("/before"))
+        end(scene.world.processes["api"])
+        await asyncio.sleep(1.0)
+        scene.world.processes["api"].restart()
+        await asyncio.sleep(0.1)
+        scene.world.wires.block("api", "a")
+        assert await scene.ask(get("/after", connect_timeout=3.0)) == "ConnectFailed"
         assert scene.paths == ["/before"]
 
     scene.world.run(scenario())

@@ -571,6 +571,24 @@ def test_the_log_tells_when_and_who(world: World) -> None:
     ]
 
 
+def test_what_is_torn_down_with_the_world_is_not_in_its_log(world: World) -> None:
+    async def main(_: Seams) -> None:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            world.log.note("finally")
+
+    async def scenario() -> None:
+        world.start("killed", main)
+        world.start("alive", main)
+        await asyncio.sleep(1.0)
+        world.processes["killed"].kill()
+
+    world.run(scenario())
+    world.close()
+    assert world.log.text == b""
+
+
 async def outcome(request: Coroutine[Any, Any, Any]) -> type[Exception] | int:
     try:
         status: int = (await request).status

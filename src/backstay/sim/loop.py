@@ -216,8 +216,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._leave_line(lane)
         tasks = self.tasks_in(lane)
         for task in tasks:
-            # It is not forgotten, as asyncio would complain when it lets go of it, but dead.
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
             asyncio.tasks._unregister_task(task)
         timers = [entry for entry in self._timers if entry[3] is lane]
         self._set_timers([entry for entry in self._timers if entry[3] is not lane])
@@ -351,6 +349,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def wind_up(self) -> None:
         """Cancel what is left of the world itself and let it clean up; then close."""
+        if self._closed:
+            return
         self._at_this_moment = 0
         try:
             left = self.tasks_in(None)
@@ -379,6 +379,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 await generator.aclose()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        # That a task was never finished, or its failure never looked at, is no news of the dead.
         task = context.get("task") or context.get("future")
         if isinstance(task, _NumberedTask) and task.lane.ended:
             return
