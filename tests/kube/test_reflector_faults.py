@@ -49,6 +49,18 @@ async def test_a_silent_watch_is_given_up_and_the_api_asked_where_it_stands() ->
 
 
 @virtual_time
+async def test_a_watch_that_ended_in_its_time_but_brought_nothing_is_doubtful_too() -> None:
+    feed = Feed()
+    async with reflecting(PICTURE, feed, page(version=30), Feed(), idle=1000.0) as scene:
+        await asyncio.sleep(300.0)
+        feed.end()
+        await asyncio.sleep(1.0)
+        assert [(each.verb, each.since) for each in scene.asked[2:]] == [
+            ("list", None), ("watch", "5"),
+        ]  # fmt: skip
+
+
+@virtual_time
 async def test_a_cut_is_worth_a_line_in_the_log_and_silence_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -178,11 +190,11 @@ async def test_a_watch_that_ends_the_moment_it_began_is_not_resumed_all_the_time
 async def test_nor_is_one_that_brings_something_each_time() -> None:
     version = 5
 
-    async def one_event(_: Inbound) -> Answer:
+    async def one_event(inbound: Inbound) -> Answer:
         nonlocal version
-        version += 1
-        if version % 2:
+        if "limit" in inbound.query:
             return page(version=version)
+        version += 1
         return Answer(body=modified("a", version))
 
     async with reflecting(PICTURE, one_event, rng=HIGHEST) as scene:
@@ -190,6 +202,23 @@ async def test_nor_is_one_that_brings_something_each_time() -> None:
         before = len(scene.asked)
         await asyncio.sleep(60.0)
         assert len(scene.asked) - before <= 14
+        assert scene.rows[0] == row("a", version)
+
+
+@virtual_time
+async def test_after_a_good_time_the_waits_are_short_again() -> None:
+    feed = Feed()
+    async with reflecting(PICTURE, Feed(), rng=HIGHEST) as scene:
+        scene.then(refusal(500))
+        scene.world.link().cut()
+        await asyncio.sleep(600.0)
+        scene.then(page(version=5), feed)
+        await asyncio.sleep(60.0)
+        scene.then(page(version=5), Feed())
+        cut_at = now()
+        scene.world.link().cut()
+        await asyncio.sleep(60.0)
+        assert scene.asked[-1].at - cut_at == pytest.approx(0.5)
 
 
 @virtual_time
