@@ -140,9 +140,9 @@ class Reflector(Generic[W, R]):
 
     async def _read_page(self, token: str | None) -> watch.Happening:
         page = await self._list(limit=self._page_size, token=token, timeout=_PAGE_TIMEOUT)
-        await asyncio.sleep(0)
+        await _give_way()
         self._staged.add(page.rows, page.unreadable)
-        await asyncio.sleep(0)
+        await _give_way()
         if page.token is None:
             await self._complete(page.version)
         return watch.PageRead(page.version, page.token)
@@ -239,7 +239,7 @@ class Reflector(Generic[W, R]):
             timeout=timeout,
         )
         # To have read a page was work already, and to decode it is the longest slice there is.
-        await asyncio.sleep(0)
+        await _give_way()
         return self._projection.page(reply.body, call=reply.call)
 
     def _watch(self, version: str | None, *, seconds: int) -> AbstractAsyncContextManager[Lines]:
@@ -265,6 +265,13 @@ class Reflector(Generic[W, R]):
             # Also after a small batch: where bytes have arrived already, to read is not to wait.
             await asyncio.sleep(0)
         return None
+
+
+async def _give_way() -> None:
+    """Lets everybody else go first, also a task whose timer has just become due: one turn for the
+    loop to see that, one for the timer to wake the task, and one in which the task runs."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def _is_older(version: str, seen: str) -> bool:
