@@ -21,7 +21,7 @@ import pytest
 from backstay.kube.access import Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
-from backstay.kube.lease import Leadership, LeaseRow, LeaseTimes, Term
+from backstay.kube.lease import Leadership, LeaseTimes, Term
 from backstay.kube.resource import LEASES
 from backstay.seam import Seams
 from backstay.sim.clock import Oscillator
@@ -171,13 +171,13 @@ class Election:
             self.world.start(candidate.name, candidate.run, clock=clock)
         await asyncio.sleep(chance.between(2.0, 5.0))
         self.world.network.fate = WEATHER.fates(self.world.faults)
-        for _ in range(12):
+        for _ in range(9):
             # Rather to those who lead than to those who stand by.
             victim = chance.pick([*CANDIDATES, *self.leaders, *self.leaders])
             self._make_trouble(self.world.processes[victim])
             await asyncio.sleep(chance.exponential(8.0))
         self._end_all_trouble()
-        await asyncio.sleep(3 * TIMES.duration)
+        await asyncio.sleep(2 * TIMES.duration)
         if len(self.leaders) != 1:
             self._break("nobody leads although nothing is wrong")
 
@@ -238,8 +238,9 @@ def test_no_seed_breaks_a_rule(seed: int) -> None:
 
 
 class Impatient(Leadership):
-    def _patience(self, row: LeaseRow) -> float:
-        return self.times.hold / 2
+    @property
+    def _free_at(self) -> float:
+        return super()._free_at - self.times.hold
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ class Process:
             self._has_power = True
             self._network.has_power_again(self.name)
         self.failure = None
+        self._waited_for = False
         self._over = asyncio.Event()
         lane = self._open_lane()
         task = self._loop.create_task(self._live(lane), name=self.name, context=lane.context())
