@@ -27,7 +27,7 @@ from backstay.sim.api.fieldsets import (
 
 Path = tuple[str, ...]
 
-PATHS = st.sets(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(tuple), max_size=10)
+PATHS = st.sets(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(tuple), max_size=6)
 
 
 def members(fields: FieldSet, way: Path = ()) -> Iterator[Path]:

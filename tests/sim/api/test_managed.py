@@ -227,6 +227,24 @@ def test_items_with_the_same_key_are_owned_as_a_whole() -> None:
     }
 
 
+def test_items_that_differ_again_are_owned_one_by_one_again() -> None:
+    before = updated(None, made(metadata={"finalizers": ["e.x/a", "e.x/a", "e.x/b"]}))
+    once = merge_patch(before, {"metadata": {"finalizers": ["e.x/a", "e.x/b"]}})
+    assert owned(updated(before, once, "bob")) == {
+        "ann": {"f:metadata": {"f:finalizers": {".": {}, 'v:"e.x/b"': {}}}},
+        "bob": {"f:metadata": {"f:finalizers": {'v:"e.x/a"': {}}}},
+    }
+
+
+def test_an_atomic_map_is_owned_as_one_thing() -> None:
+    schema = schema_of("deployments")
+    before = updated(None, made(spec={"selector": {"matchLabels": {"a": "1"}}}), schema=schema)
+    after = merge_patch(before, {"spec": {"selector": {"matchLabels": {"b": "1"}}}})
+    assert owned(updated(before, after, "bob", schema=schema))["bob"] == {
+        "f:spec": {"f:selector": {}}
+    }
+
+
 def test_without_a_schema_maps_have_parts_and_lists_are_one_thing() -> None:
     before = updated(None, made(spec={"a": {"b": 1}, "l": [{"x": 1}]}), schema=CUSTOM)
     after = merge_patch(before, {"spec": {"a": {"c": 1}, "l": [{"x": 2}]}})
