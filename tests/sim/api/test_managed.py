@@ -459,9 +459,27 @@ def test_an_atomic_list_belongs_to_one_manager_or_to_those_who_agree() -> None:
     assert owned(forced) == {"bob applied": {"f:spec": {"f:taints": {}}}}
 
 
-def test_an_empty_map_is_owned_and_an_empty_list_is_not() -> None:
-    obj = applied(None, made(data={}, metadata={"finalizers": []}))
+def test_an_empty_map_is_owned_and_an_empty_list_is_not_and_neither_is_kept() -> None:
+    config = made(data={}, metadata={"finalizers": []})
+    obj = applied(None, config)
     assert owned(obj) == {"ann applied": {"f:data": {}}}
+    assert "data" not in obj
+    assert "finalizers" not in obj["metadata"]
+    assert applied(obj, config, now=2) is obj
+
+
+def test_an_empty_struct_is_kept() -> None:
+    spec = {"volumes": [{"name": "v", "emptyDir": {}}], "containers": []}
+    assert applied(None, made(spec=spec), schema=POD)["spec"]["volumes"] == spec["volumes"]
+
+
+def test_of_a_custom_resource_everything_is_kept() -> None:
+    obj = apply(
+        None, made(spec={"a": None, "b": [], "c": {}}), manager="ann", force=False,
+        subresource="", now=at(1), api_version="e.x/v1", schema=CUSTOM, types=KINDS.types,
+        built_in=False,
+    )  # fmt: skip
+    assert obj["spec"] == {"a": None, "b": [], "c": {}}
 
 
 def test_a_null_is_owned_and_is_an_absent_field_or_an_empty_text() -> None:

@@ -298,18 +298,18 @@ def apply(
     """What applying a configuration makes of the live object; the live one itself if nothing.
 
     Raises ``ApplyConflicts``, and ``Refusal`` for a configuration that does not fit the schema.
-    Objects of ``built_in`` kinds know no null, so there it is an absent field or a zero value.
+    What comes out is as decoded into its type, if the kind is ``built_in`` and has one.
     ``reset`` are fields that this request cannot change, such as the status.
     """
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     config = {key: v for key, v in applied.items() if key not in ("apiVersion", "kind")}
     shape = shape_of(schema, types)
-    owned, has_null = _owned(config, shape, f"{_group_version(api_version)}, Kind={kind}")
+    owned, has_blank = _owned(config, shape, f"{_group_version(api_version)}, Kind={kind}")
     owner = Owner(manager, APPLY, "", subresource)
     mine = Claim(api_version, now, fieldsets.without(owned, reset) if reset else owned)
     if live is None:
-        made = structured.decoded(config, shape) if has_null and built_in else config
+        made = structured.decoded(config, shape) if has_blank and built_in else config
         return _managed(made, _claimed({}, owner, mine))
     claims = _read(live["metadata"].get("managedFields"))
     if not claims:
@@ -325,20 +325,19 @@ def apply(
     if same(result, live):
         mine = mine._replace(time=last.time if last else "")
         return _managed(live, _claimed(claims, owner, mine))
-    if built_in:
-        result = structured.without_blanks(result, abandoned, shape)
-        result = structured.decoded(result, shape) if has_null else result
+    if built_in and (abandoned or has_blank):
+        result = structured.decoded(result, shape, live)
     if manager == _KUBECTL:
         result = _annotated(result, {"apiVersion": api_version, "kind": kind, **config})
     result = _managed(result, _claimed(claims, owner, mine))
-    return live if has_null and _only_times_differ(live, result) else result
+    return live if has_blank and _only_times_differ(live, result) else result
 
 
 def _owned(config: Object, shape: Shape, kind: str) -> tuple[FieldSet, bool]:
-    """What the configuration claims, and whether there is a null in it."""
+    """What the configuration claims, and whether there is a null or something empty in it."""
     ownership = structured.Ownership()
     try:
-        return ownership.of(config, shape) or EMPTY, ownership.saw_null
+        return ownership.of(config, shape) or EMPTY, ownership.saw_blank
     except structured.Mismatch:
         meta = config.get("metadata")
         meta = meta if type(meta) is dict else {}

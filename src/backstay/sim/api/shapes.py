@@ -39,15 +39,16 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is owned of a map, once its parts are filled in; ``has_null`` if a value is null.
+    """What is owned of a map, once its parts are filled in.
 
-    ``member`` is the same where the map itself is owned too.
+    ``member`` is the same where the map itself is owned too. ``has_blank`` says that a value is
+    null, or that there is none and the map is not a struct.
     """
 
     node: FieldSet
     member: FieldSet
     parts: tuple[Part, ...]
-    has_null: bool
+    has_blank: bool
 
 
 class Shape:
@@ -180,7 +181,8 @@ def plan_for(shape: Shape, said: tuple[Any, ...], *, stored: bool = False) -> Pl
             parts.append(Part(key, element, child, shape.declares(key)))
     if shape.atomic:
         node = LEAF
-    return Plan(node, as_member(node), tuple(parts), _NULL in kinds)
+    has_blank = _NULL in kinds or (not keys and shape.schema.map is not None)
+    return Plan(node, as_member(node), tuple(parts), has_blank)
 
 
 def fits(kind: type, shape: Shape) -> bool:

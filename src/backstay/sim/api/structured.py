@@ -83,10 +83,13 @@ def _by_element(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
 
 
 class Ownership:
-    """The fields that somebody who applies a value owns. ``saw_null``: there was one in it."""
+    """The fields that somebody who applies a value owns.
+
+    ``saw_blank`` says that there was a null or something empty in it (see ``decoded``).
+    """
 
     def __init__(self) -> None:
-        self.saw_null = False
+        self.saw_blank = False
 
     def of(self, value: Any, shape: Shape) -> FieldSet | None:
         """Raises ``Mismatch``."""
@@ -103,8 +106,8 @@ class Ownership:
         plan = plan_for(shape, signature(value))
         if plan is None:
             raise Mismatch
-        if plan.has_null:
-            self.saw_null = True
+        if plan.has_blank:
+            self.saw_blank = True
         if not plan.parts:
             return plan.node
         node = dict(plan.node)
@@ -121,6 +124,8 @@ class Ownership:
         return LEAF if shape.atomic else node or None
 
     def _of_list(self, value: list[Any], shape: Shape) -> FieldSet | None:
+        if not value:
+            self.saw_blank = True
         if not shape.associative:
             if not shape.item.scalars.issuperset(map(type, value)):
                 for item in value:
@@ -137,7 +142,7 @@ class Ownership:
         if len(signatures) == 1:
             # Items that are all of a kind and have no parts, as most are, own the same.
             plan = plan_for(below, *signatures)
-            if plan is not None and not (plan.parts or plan.has_null):
+            if plan is not None and not (plan.parts or plan.has_blank):
                 return dict.fromkeys(elements, plan.member)
         node: FieldSet = {}
         for element, item in zip(elements, items, strict=True):
@@ -499,49 +504,42 @@ def _step(element: str, shape: Shape) -> tuple[bool, Shape]:
     return False, shape.item
 
 
-def decoded(value: Any, shape: Shape) -> Any:
-    """What decoding into the kind's type leaves: a null is an absent field or a zero value."""
+def decoded(value: Any, shape: Shape, old: Any = _MISSING) -> Any:
+    """What decoding into a built-in type leaves of a value; ``old`` has been decoded before.
+
+    Such a type knows no null: it is an absent field, or a zero value where there are no fields.
+    A list or map of a struct that is empty is absent too, unless the struct always has it.
+    """
+    if value is old:
+        return value
     if type(value) is list:
+        known = {id(item): item for item in old} if type(old) is list else {}
         zero = _ZERO.get(shape.item.schema.type)
-        items = [decoded(zero if item is None else item, shape.item) for item in value]
+        items = [
+            decoded(zero if item is None else item, shape.item, known.get(id(item), _MISSING))
+            for item in value
+        ]
         return value if all(map(_is, items, value)) else items
     if type(value) is not dict:
         return value
+    before = old if type(old) is dict else {}
     result: Object = {}
     for key, entry in value.items():
-        below = shape.child(key) or shape.free
-        if entry is None and below.typed:
-            entry = _zero(shape, key, below)
+        below, known_entry = shape.child(key) or shape.free, before.get(key, _MISSING)
+        if not entry and below.typed and entry is not known_entry:
+            entry = _decoded_blank(entry, shape, key, below)
             if entry is None:
                 continue
-        result[key] = decoded(entry, below)
+        result[key] = decoded(entry, below, known_entry)
     unchanged = len(result) == len(value) and all(map(_is, result.values(), value.values()))
     return value if unchanged else result
 
 
-def without_blanks(value: Any, fields: FieldSet, shape: Shape) -> Any:
-    """What ``decoded`` makes of it after ``removed``, which leaves nulls along its fields only."""
-    if type(value) is list:
-        ours = ((item, fields.get(_element(item, shape), LEAF)) for item in value)
-        return [without_blanks(item, below, shape.item) for item, below in ours]
-    if type(value) is not dict or not fields:
-        return value
-    result: Object = dict(value)
-    for element, below in fields.items():
-        key = element[2:]
-        if not below or key not in result:
-            continue
-        child = shape.child(key) or shape.free
-        if result[key] is not None:
-            result[key] = without_blanks(result[key], below, child)
-        elif child.typed:
-            result[key] = _zero(shape, key, child)
-            if result[key] is None:
-                del result[key]
-    return result
-
-
-def _zero(shape: Shape, key: str, below: Shape) -> Any:
-    if shape.declares(key):
+def _decoded_blank(value: Any, shape: Shape, key: str, below: Shape) -> Any:
+    """A null, a zero or something empty; None if it is no longer there."""
+    if not shape.declares(key):
+        return _ZERO.get(below.schema.type) if value is None else value
+    if value is None:
         return {} if shape.always_has(key) and shape.default(key) == {} else None
-    return _ZERO.get(below.schema.type)
+    listed = below.schema.list is not None or below.schema.map is not None
+    return None if listed and not shape.always_has(key) else value
