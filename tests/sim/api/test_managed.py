@@ -182,7 +182,7 @@ def test_items_of_keyed_lists_are_owned_one_by_one_and_atomic_lists_as_one() -> 
         "tolerations": [{"key": "k"}],
     }
     meta = {"finalizers": ["e.x/b", "e.x/a"]}
-    before = updated(None, made(spec={}), schema=POD)
+    before = updated(None, made(spec={"hostIPC": True}), schema=POD)
     after = merge_patch(before, {"spec": spec, "metadata": meta})
     assert owned(updated(before, after, "bob", schema=POD))["bob"] == {
         "f:metadata": {"f:finalizers": {".": {}, 'v:"e.x/a"': {}, 'v:"e.x/b"': {}}},
