@@ -1,15 +1,19 @@
 """Who owns which field after create, update and patch, and what server-side apply makes of it."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backstay.sim.api import fieldsets
 from backstay.sim.api.fieldsets import EMPTY, FieldSet
 from backstay.sim.api.kinds import ANY, Kinds, Object, Schema
 from backstay.sim.api.managed import LAST_APPLIED, ApplyConflicts, apply, track_update
-from backstay.sim.api.patches import json_patch, merge_patch
+from backstay.sim.api.patches import json_patch, merge_patch, strategic_patch
 from backstay.sim.api.status import Refusal
 
 KINDS = Kinds()
@@ -234,6 +238,12 @@ def test_items_that_differ_again_are_owned_one_by_one_again() -> None:
         "ann": {"f:metadata": {"f:finalizers": {".": {}, 'v:"e.x/b"': {}}}},
         "bob": {"f:metadata": {"f:finalizers": {'v:"e.x/a"': {}}}},
     }
+
+
+def test_of_a_list_that_nobody_can_tell_apart_no_account_is_kept() -> None:
+    before = updated(None, made(metadata={"finalizers": ["e.x/a"]}))
+    after = merge_patch(before, {"metadata": {"finalizers": [None]}})
+    assert owned(updated(before, after)) == {}
 
 
 def test_an_atomic_map_is_owned_as_one_thing() -> None:
@@ -575,6 +585,23 @@ def test_a_configuration_that_does_not_fit_is_refused_in_the_servers_words(
     assert (refusal.code, refusal.reason, refusal.message) == config_error(reason)
 
 
+def test_a_live_object_that_does_not_fit_is_told_apart() -> None:
+    live = made(metadata={"finalizers": [None]})
+    refusal = refused(live, made(metadata={"finalizers": ["a"]}))
+    assert refusal.message == (
+        "failed to create typed live object (/x; /v1, Kind=ConfigMap): .metadata.finalizers: "
+        "element 0: associative list without keys has an element that's an explicit null"
+    )
+
+
+@pytest.mark.parametrize("meta", [None, "x", []])
+def test_metadata_can_be_anything_at_first(meta: Any) -> None:
+    if meta is None:
+        assert applied(None, {"metadata": meta, "data": {"a": "1"}})["data"] == {"a": "1"}
+    else:
+        assert refused(None, {"metadata": meta}).code == 500
+
+
 def test_what_is_inside_an_atomic_list_must_fit_too() -> None:
     config = made(spec={"taints": [{"key": "a", "nosuch": 1}]})
     refusal = refused(None, config, schema=NODE, kind="Node")
@@ -584,6 +611,41 @@ def test_what_is_inside_an_atomic_list_must_fit_too() -> None:
 def test_nobody_applies_managed_fields() -> None:
     refusal = refused(None, made(metadata={"managedFields": []}))
     assert (refusal.code, refusal.message) == (400, "metadata.managedFields must be nil")
+
+
+WORDS = st.sampled_from((
+    "metadata", "spec", "containers", "name", "env", "finalizers", "ports", "labels", "taints",
+    "containerPort", "protocol", "resources", "managedFields", "$patch", "$retainKeys",
+    "$setElementOrder/containers", "$deleteFromPrimitiveList/finalizers",
+))  # fmt: skip
+GARBAGE = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 1) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+)
+CONTAINERS = st.lists(st.fixed_dictionaries({"name": st.sampled_from("ab"), "env": GARBAGE}))
+BODIES = st.fixed_dictionaries(
+    {"metadata": st.dictionaries(WORDS, GARBAGE, max_size=3)},
+    optional={"spec": GARBAGE | st.fixed_dictionaries({"containers": CONTAINERS | GARBAGE})},
+)
+
+
+CHANGES: tuple[Callable[[Object, Object], Object], ...] = (
+    merge_patch,
+    lambda live, sent: strategic_patch(live, sent, POD, KINDS.types),
+    lambda live, sent: applied(live, sent, schema=POD, force=True),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["merge", "strategic", "apply"])
+@given(live=BODIES, body=BODIES)
+def test_whatever_is_sent_is_either_done_or_refused(
+    change: Callable[[Object, Object], Object], live: Object, body: Object
+) -> None:
+    live["metadata"].pop("managedFields", None)
+    before = deepcopy((live, body))
+    with suppress(Refusal):
+        updated(live, change(live, body), "bob", schema=POD)
+    assert (live, body) == before
 
 
 # Client-side apply

@@ -380,6 +380,8 @@ def test_a_field_may_be_declared_to_be_replaced_as_a_whole() -> None:
          'unable to find api field in struct PodSpec for the json field "nosuch"'),
         ({"metadata": {"$deleteFromPrimitiveList": ["x"]}}, 400,
          "invalid patch format of primitive list"),
+        ({"spec": {"containers": [{"name": []}]}}, 500,
+         "runtime error: hash of unhashable type []interface {}"),
         ({"metadata": {"finalizers": [1]}}, 500,
          "list element types are not identical: [[e.x/a e.x/b] [1]]"),
     ],

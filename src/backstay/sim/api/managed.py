@@ -170,7 +170,7 @@ def _entry(owner: Owner, claim: Claim) -> Object:
 
 def _managed(obj: Object, claims: Claims) -> Object:
     """The object with these entries; the same object if it has them already."""
-    meta = obj.get("metadata") or {}
+    meta = _meta(obj)
     entries = _written(claims)
     if meta.get("managedFields") == (entries or None):
         return obj
@@ -216,7 +216,11 @@ def track_update(
     if not claims and before is not None:
         # Somebody has asked for an object without managed fields.
         return _managed(after, claims)
-    put, gone = _changes(before, after, shape_of(schema, types), reset)
+    try:
+        put, gone = _changes(before, after, shape_of(schema, types), reset)
+    except structured.Mismatch:
+        # A list has items that nothing identifies: then nobody can keep account.
+        return _managed(after, {})
     claims = _without(_without(claims, put), gone)
     mine = difference(put, _NOBODYS)
     if mine:
@@ -242,8 +246,7 @@ def _changes(
 
 def _claims_for_update(before: Object | None, after: Object, subresource: str) -> Claims:
     """Clients that know nothing of managed fields drop them, and others may edit them."""
-    kept = (before or {}).get("metadata", {}).get("managedFields")
-    sent = (after.get("metadata") or {}).get("managedFields")
+    kept, sent = (_meta(obj or {}).get("managedFields") for obj in (before, after))
     if sent is None or sent == kept or subresource:
         return _read(kept)
     if sent in ([], [{}]):
@@ -280,6 +283,19 @@ def _capped(claims: Claims) -> Claims:
 # Apply
 
 
+class Intent(NamedTuple):
+    """What somebody wants an object to say, and to own of it. See ``apply`` for the rest."""
+
+    config: Object
+    owner: Owner
+    mine: Claim
+    shape: Shape
+    has_blank: bool
+    kind: str
+    built_in: bool
+    reset: FieldSet
+
+
 def apply(
     live: Object | None,
     applied: Object,
@@ -301,53 +317,66 @@ def apply(
     What comes out is as decoded into its type, if the kind is ``built_in`` and has one.
     ``reset`` are fields that this request cannot change, such as the status.
     """
-    if (applied.get("metadata") or {}).get("managedFields") is not None:
-        raise bad_request("metadata.managedFields must be nil")
     config = {key: v for key, v in applied.items() if key not in ("apiVersion", "kind")}
+    if _meta(config).get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
     shape = shape_of(schema, types)
-    owned, has_blank = _owned(config, shape, f"{_group_version(api_version)}, Kind={kind}")
+    what = f"{_group_version(api_version)}, Kind={kind}"
+    owned, has_blank = _owned(config, shape, what)
     owner = Owner(manager, APPLY, "", subresource)
     mine = Claim(api_version, now, fieldsets.without(owned, reset) if reset else owned)
     if live is None:
         made = structured.decoded(config, shape) if has_blank and built_in else config
         return _managed(made, _claimed({}, owner, mine))
-    claims = _read(live["metadata"].get("managedFields"))
-    if not claims:
-        claims = _past(live, mine, shape, subresource, reset)
+    intent = Intent(config, owner, mine, shape, has_blank, kind, built_in, reset)
+    try:
+        return _applied(live, intent, force=force)
+    except structured.Mismatch:
+        raise _untyped("live", live, what, structured.violations(live, shape)) from None
+
+
+def _applied(live: Object, intent: Intent, *, force: bool) -> Object:
+    config, owner, mine, shape, *_ = intent
+    claims = _read(_meta(live).get("managedFields")) or _past(live, intent)
     merged: Object = structured.merged(live, config, shape)
     abandoned = _abandoned(claims, owner, mine, shape)
     result = (structured.removed(merged, abandoned, shape) or {}) if abandoned else merged
-    put, gone = _changes(live, result, shape, reset)
+    put, gone = _changes(live, result, shape, intent.reset)
     last = claims.pop(owner, None)
     if not force:
-        _refuse_conflicts(live, claims, put, shape, owner, api_version)
+        _refuse_conflicts(live, claims, put, intent)
     claims = _without(_without(claims, put), gone)
     if same(result, live):
         mine = mine._replace(time=last.time if last else "")
         return _managed(live, _claimed(claims, owner, mine))
-    if built_in and (abandoned or has_blank):
+    if intent.built_in and (abandoned or intent.has_blank):
         result = structured.decoded(result, shape, live)
-    if manager == _KUBECTL:
-        result = _annotated(result, {"apiVersion": api_version, "kind": kind, **config})
+    if owner.manager == _KUBECTL:
+        named = {"apiVersion": mine.version, "kind": intent.kind}
+        result = _annotated(result, {**named, **config})
     result = _managed(result, _claimed(claims, owner, mine))
-    return live if has_blank and _only_times_differ(live, result) else result
+    return live if intent.has_blank and _only_times_differ(live, result) else result
 
 
-def _owned(config: Object, shape: Shape, kind: str) -> tuple[FieldSet, bool]:
+def _owned(config: Object, shape: Shape, what: str) -> tuple[FieldSet, bool]:
     """What the configuration claims, and whether there is a null or something empty in it."""
     ownership = structured.Ownership()
     try:
         return ownership.of(config, shape) or EMPTY, ownership.saw_blank
     except structured.Mismatch:
-        meta = config.get("metadata")
-        meta = meta if type(meta) is dict else {}
-        found = list(structured.violations(config, shape))
-        listed = found[0] if len(found) == 1 else "\n  ".join(["errors:", *found])
-        raise Refusal(
-            500, "",
-            f"failed to create typed patch object ({meta.get('namespace', '')}/"
-            f"{meta.get('name', '')}; {kind}): {listed}",
-        ) from None  # fmt: skip
+        raise _untyped("patch", config, what, structured.violations(config, shape)) from None
+
+
+def _untyped(which: str, obj: Object, what: str, violations: Iterable[str]) -> Refusal:
+    meta, found = _meta(obj), list(violations)
+    listed = found[0] if len(found) == 1 else "\n  ".join(["errors:", *found])
+    named = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {what}"
+    return Refusal(500, "", f"failed to create typed {which} object ({named}): {listed}")
+
+
+def _meta(obj: Object) -> Object:
+    meta = obj.get("metadata")
+    return meta if type(meta) is dict else {}
 
 
 def _group_version(api_version: str) -> str:
@@ -359,20 +388,19 @@ def _claimed(claims: Claims, owner: Owner, mine: Claim) -> Claims:
     return {**claims, owner: mine._replace(fields=fields)} if fields else claims
 
 
-def _past(live: Object, mine: Claim, shape: Shape, subresource: str, reset: FieldSet) -> Claims:
+def _past(live: Object, intent: Intent) -> Claims:
     """Where nobody has kept account so far, everything belongs to the past."""
-    fields = fieldsets.without(structured.created(live, shape), reset)
-    owner = Owner("before-first-apply", UPDATE, mine.version, subresource)
+    mine = intent.mine
+    fields = fieldsets.without(structured.created(live, intent.shape), intent.reset)
+    owner = Owner("before-first-apply", UPDATE, mine.version, intent.owner.subresource)
     return _claimed({}, owner, mine._replace(fields=fields))
 
 
-def _refuse_conflicts(
-    live: Object, claims: Claims, put: FieldSet, shape: Shape, owner: Owner, api_version: str
-) -> None:
+def _refuse_conflicts(live: Object, claims: Claims, put: FieldSet, intent: Intent) -> None:
     found = ((other, intersection(put, claim.fields)) for other, claim in claims.items())
     conflicts = {other: fields for other, fields in found if fields}
-    if conflicts and owner.manager == _KUBECTL:
-        conflicts = _not_from_client(live, conflicts, shape, api_version)
+    if conflicts and intent.owner.manager == _KUBECTL:
+        conflicts = _not_from_client(live, conflicts, intent.shape, intent.mine.version)
     if conflicts:
         raise ApplyConflicts(conflicts)
 
@@ -393,7 +421,7 @@ def _only_times_differ(live: Object, result: Object) -> bool:
     def timeless(entries: Iterable[Object]) -> list[Object]:
         return [{**entry, "time": ""} for entry in entries]
 
-    before, after = live["metadata"], result["metadata"]
+    before, after = _meta(live), _meta(result)
     if timeless(before.get("managedFields", ())) != timeless(after.get("managedFields", ())):
         return False
     entries = {"managedFields": None}
@@ -407,7 +435,7 @@ def _not_from_client(
     live: Object, conflicts: dict[Owner, FieldSet], shape: Shape, api_version: str
 ) -> dict[Owner, FieldSet]:
     """The conflicts about fields that are not as kubectl itself has set them without the server."""
-    text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    text = (_meta(live).get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = msgspec.json.decode(text or "", type=dict)
         if last.pop("apiVersion", "") != api_version:
@@ -424,10 +452,10 @@ def _not_from_client(
 
 def _annotated(obj: Object, config: Object) -> Object:
     """What kubectl noted of its last apply, brought up to date where there is such a note."""
-    annotations = obj["metadata"].get("annotations") or {}
+    annotations = _meta(obj).get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
         return obj
-    meta = dict(config.get("metadata") or {})
+    meta = dict(_meta(config))
     if meta.get("annotations"):
         meta["annotations"] = {k: v for k, v in meta["annotations"].items() if k != LAST_APPLIED}
     text = gotext.json_text({**config, "metadata": meta}) + "\n"

@@ -489,8 +489,6 @@ def _in_order(merged: list[Any], asked: list[Any], live: list[Any], key: str | N
     Neither order is ever broken; an item of the others comes before the first asked-for item
     that it came before in ``live``.
     """
-    if key is None and any(type(item) is dict for item in asked):
-        raise _failed("items of a list without merge key cannot be ordered")
     wanted = _positions(asked, key)
     before = _positions(live, key)
     named: list[Any] = []
@@ -509,7 +507,11 @@ def _in_order(merged: list[Any], asked: list[Any], live: list[Any], key: str | N
 
 
 def _value(item: Any, key: str | None) -> Any:
-    return item if key is None else _merge_value(item, key)
+    """What tells an item from others; only a value can."""
+    value = item if key is None else _merge_value(item, key)
+    if type(value) in (dict, list):
+        raise _failed(f"runtime error: hash of unhashable type {gotext.type_name(value)}")
+    return value
 
 
 def _positions(items: list[Any], key: str | None) -> dict[Any, int]:
