@@ -84,7 +84,8 @@ def rows_of_pods(*pods: Json) -> list[PodRow]:
 
 def row_of_node(body: Json) -> NodeRow:
     line = msgspec.json.encode({"type": "ADDED", "object": body})
-    row = NODE_PROJECTION.change(line, call="GET /nodes").row
+    [change] = NODE_PROJECTION.changes(line, call="GET /nodes")
+    row = change.row
     assert row is not None
     return row
 

@@ -24,7 +24,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 Told = tuple[Row | None, Row | None]
 
-INDEXES: dict[str, Callable[[Row], Iterable[str]]] = {
+INDEXES: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "place": lambda row: row.places,
     "colour": lambda row: (row.colour,) if row.colour else (),
 }

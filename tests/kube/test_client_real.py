@@ -425,7 +425,8 @@ async def test_a_watch_begins_after_the_version_that_is_known(
     ) as lines:
         patch = {"data": {"value": "2"}}
         await client.merge_patch(CONFIG_MAPS, "a", patch, namespace=namespace)
-        [line] = await lines.read(10.0) or []
+        line = await lines.read(10.0)
+    assert line is not None
     event = msgspec.json.decode(line)
     assert (event["type"], event["object"]["data"]) == ("MODIFIED", {"value": "2"})
 
@@ -435,7 +436,7 @@ async def test_a_watch_ends_when_its_time_is_over(client: KubeClient, namespace:
         CONFIG_MAPS, namespace=namespace, fields="metadata.name=x", seconds=1
     ) as lines:
         while (batch := await lines.read(10.0)) is not None:
-            assert all(b'"type":"BOOKMARK"' in line for line in batch)
+            assert all(b'"type":"BOOKMARK"' in line for line in batch.splitlines())
 
 
 async def test_a_name_with_a_colon_is_found(client: KubeClient) -> None:

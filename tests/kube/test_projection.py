@@ -168,7 +168,7 @@ def test_an_object_that_makes_no_row_is_set_aside_too(size: int) -> None:
     page = projection.page(body, call="GET /things")
     assert [row.key for row in page.rows] == ["ns/a", "ns/c"]
     assert [(bad.key, bad.version) for bad in page.unreadable] == [("ns/b", "5")]
-    change = projection.change(event("ADDED", thing("b", size=size)), call="GET /things")
+    [change] = projection.changes(event("ADDED", thing("b", size=size)), call="GET /things")
     assert change.unreadable == page.unreadable[0]
 
 
@@ -192,7 +192,7 @@ def test_an_object_that_nests_too_deep_is_read_without_its_depths(bracket: bytes
     page = THINGS.page(body, call="GET /things")
     assert [row.key for row in page.rows] == ["ns/a", "ns/deep", "ns/b"]
     assert page.unreadable == []
-    change = THINGS.change(b'{"type":"ADDED","object":%b}' % deep, call="GET /things")
+    [change] = THINGS.changes(b'{"type":"ADDED","object":%b}' % deep, call="GET /things")
     assert change.row == page.rows[1]
 
 
@@ -224,7 +224,7 @@ def test_a_field_of_ours_that_nests_too_deep_makes_its_object_unreadable() -> No
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_an_event_has_its_kind_its_row_and_its_version(kind: str) -> None:
-    change = THINGS.change(event(kind, thing("a", size=2)), call="GET /things")
+    [change] = THINGS.changes(event(kind, thing("a", size=2)), call="GET /things")
     assert change.row == ThingRow("ns/a", "uid-a", "5", 2, "")
     assert (change.kind, change.version, change.key) == (kind, "5", "ns/a")
     assert (change.unreadable, change.complete) == (None, False)
@@ -232,7 +232,7 @@ def test_an_event_has_its_kind_its_row_and_its_version(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_an_event_whose_object_is_bad_still_has_a_key_and_a_version(kind: str) -> None:
-    change = THINGS.change(event(kind, thing("a", size="large")), call="GET /things")
+    [change] = THINGS.changes(event(kind, thing("a", size="large")), call="GET /things")
     assert change.row is None
     assert change.unreadable is not None
     assert (change.kind, change.version, change.key) == (kind, "5", "ns/a")
@@ -252,7 +252,7 @@ def test_a_bookmark_has_a_version_and_may_end_the_initial_events(
 ) -> None:
     # A real server sends the other fields of the kind as well, empty.
     body = {"kind": "Thing", "metadata": {"resourceVersion": "7", **annotations}, "spec": {}}
-    change = THINGS.change(event("BOOKMARK", body), call="GET /things")
+    [change] = THINGS.changes(event("BOOKMARK", body), call="GET /things")
     assert (change.kind, change.version, change.complete) == ("BOOKMARK", "7", complete)
     assert (change.row, change.unreadable, change.key) == (None, None, "")
 
@@ -274,11 +274,10 @@ def test_an_error_event_is_the_error_that_it_describes(
 ) -> None:
     line = event("ERROR", {"kind": "Status", "apiVersion": "v1", **status})
     with pytest.raises(expected, match=r"^GET /things: "):
-        THINGS.change(line, call="GET /things")
+        list(THINGS.changes(line, call="GET /things"))
 
 
 NO_CHANGE: dict[str, bytes] = {
-    "nothing": b"",
     "cut off": event("ADDED", thing())[:-4],
     "HTML": b"<html>",
     "no type": msgspec.json.encode({"object": thing()}),
@@ -301,7 +300,7 @@ NO_CHANGE: dict[str, bytes] = {
 @pytest.mark.parametrize("line", NO_CHANGE.values(), ids=NO_CHANGE.keys())
 def test_what_is_no_event_with_a_name_and_a_version_is_undecodable(line: bytes) -> None:
     with pytest.raises(errors.Undecodable, match=r"^GET /things: "):
-        THINGS.change(line, call="GET /things")
+        list(THINGS.changes(line, call="GET /things"))
 
 
 # Memory
@@ -309,7 +308,7 @@ def test_what_is_no_event_with_a_name_and_a_version_is_undecodable(line: bytes) 
 
 def test_rows_share_what_they_repeat() -> None:
     one, other = read(thing("a", place="rack-7"), thing("b", place="rack-7")).rows
-    later = THINGS.change(event("ADDED", thing("c", place="rack-7")), call="GET /things").row
+    later = next(THINGS.changes(event("ADDED", thing("c", place="rack-7")), call="GET /things")).row
     assert later is not None
     assert one.place is other.place is later.place
 
@@ -345,9 +344,10 @@ BODIES = st.one_of(
 @example(b'{"type":"ADDED","object":{"metadata":{"name":"\\ud800","resourceVersion":"1"}}}')
 @example(b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"},"spec":1e999}]}')
 def test_no_junk_raises_anything_but_our_own_errors(body: bytes) -> None:
-    for decode in (THINGS.page, THINGS.change):
-        with suppress(errors.KubeError):
-            decode(body, call="GET /things")
+    with suppress(errors.KubeError):
+        THINGS.page(body, call="GET /things")
+    with suppress(errors.KubeError):
+        list(THINGS.changes(body, call="GET /things"))
 
 
 @given(BODIES)
@@ -361,12 +361,12 @@ def test_whatever_passes_has_a_version_and_names(body: bytes) -> None:
         assert all(row.key and row.version for row in page.rows)
         assert all(bad.key for bad in page.unreadable)
     try:
-        change = THINGS.change(body, call="GET /things")
+        changes = list(THINGS.changes(body, call="GET /things"))
     except errors.KubeError:
         pass
     else:
-        assert change.version
-        assert bool(change.key) is (change.kind != "BOOKMARK")
+        assert all(change.version for change in changes)
+        assert all(bool(change.key) is (change.kind != "BOOKMARK") for change in changes)
 
 
 DEEP = st.recursive(
@@ -402,3 +402,25 @@ def test_what_is_beside_the_depths_comes_out_unharmed(beside: object, levels: in
     deep = with_field("a", nested(levels))[:-1] + b',"beside":%b}' % msgspec.json.encode(beside)
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % deep
     assert FREE.page(body, call="GET /things").rows[0].beside == beside
+
+
+def test_what_precedes_an_error_counts() -> None:
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    lines = b"\n".join(
+        (event("ADDED", thing("a")), event("ERROR", gone), event("ADDED", thing("b")))
+    )
+    changes = THINGS.changes(lines, call="GET /things")
+    assert next(changes).key == "ns/a"
+    with pytest.raises(errors.Gone):
+        next(changes)
+
+
+def test_one_bad_object_among_many_lines_is_set_aside_alone() -> None:
+    things = (thing("a"), thing("b", size="large"), thing("c"))
+    lines = b"\n".join(event("ADDED", each) for each in things)
+    found = list(THINGS.changes(lines, call="GET /things"))
+    assert [(change.key, change.row is None) for change in found] == [
+        ("ns/a", False),
+        ("ns/b", True),
+        ("ns/c", False),
+    ]

@@ -171,7 +171,7 @@ class Scene:
 
     def __init__(self, w: World, tasks: Tasks, rng: Rng, options: dict[str, Any]) -> None:
         self.world = w
-        self.cache: Cache[ThingRow] = Cache({"size": lambda row: [str(row.size)]})
+        self.cache: Cache[ThingRow] = Cache({"size": lambda row: (str(row.size),)})
         self.told: list[Told] = []
         self.cache.subscribe(lambda old, new: self.told.append((old, new)))
         self.reflector = Reflector(w.client, THINGS, PROJECTION, self.cache, rng=rng, **options)

@@ -1,5 +1,7 @@
 """Pods and nodes: the core group, as far as we look at it."""
 
+from itertools import chain
+
 import msgspec
 
 from backstay.kube.projection import Meta, Projection, share
@@ -179,7 +181,10 @@ def _controller(owners: list[OwnerReference] | None) -> OwnerReference:
 
 
 def _is_true(kind: str, conditions: list[Condition] | None) -> bool:
-    return any(c.type == kind and c.status == "True" for c in conditions or ())
+    for condition in conditions or ():
+        if condition.type == kind:
+            return condition.status == "True"
+    return False
 
 
 def _claims(pod: str, volumes: list[Volume] | None) -> tuple[str, ...]:
@@ -196,4 +201,4 @@ def _claims(pod: str, volumes: list[Volume] | None) -> tuple[str, ...]:
 def _labels(labels: dict[str, str] | None) -> tuple[str, ...]:
     if not labels:
         return NO_STRINGS
-    return tuple(share(text) for pair in sorted(labels.items()) for text in pair)
+    return tuple(map(share, chain.from_iterable(sorted(labels.items()))))

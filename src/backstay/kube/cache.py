@@ -25,7 +25,7 @@ from backstay.kube.projection import R, Unreadable
 Listener = Callable[[R | None, R | None], None]
 """Called with (old, new) for every change: (None, row) appeared, (row, None) went."""
 
-IndexFunction = Callable[[R], Iterable[str]]
+IndexFunction = Callable[[R], tuple[str, ...]]
 
 _log = logging.getLogger("backstay.cache")
 
@@ -54,6 +54,18 @@ class Indexes(Generic[R]):
                 if bucket is not None and bucket.pop(row.key, None) is not None and not bucket:
                     del buckets[value]
 
+    def exchange(self, old: R, new: R) -> None:
+        """Like ``drop`` and ``add``; most changes of an object leave it where it is found."""
+        for name, function in self._functions.items():
+            values = function(new)
+            if function(old) != values:
+                self.drop(old)
+                self.add(new)
+                return
+            buckets = self._buckets[name]
+            for value in values:
+                buckets[value][new.key] = new
+
     def rows(self, name: str, value: str) -> Iterable[R]:
         return self._buckets[name].get(value, {}).values()
 
@@ -70,23 +82,27 @@ class Picture(Generic[R]):
         self.indexes = Indexes(functions)
 
     def hold(self, row: R) -> None:
-        old = self.rows.get(row.key)
-        if old is not None:
-            self._unlink(old)
-        self.rows[row.key] = row
-        self.by_uid[row.uid] = row
-        self.indexes.add(row)
+        key, uid = row.key, row.uid
+        old = self.rows.get(key)
+        self.rows[key] = row
+        if old is None:
+            self.indexes.add(row)
+        else:
+            self.indexes.exchange(old, row)
+            if old.uid != uid:
+                self._forget_uid(old)
+        self.by_uid[uid] = row
 
     def release(self, key: str) -> R | None:
         old = self.rows.pop(key, None)
         if old is not None:
-            self._unlink(old)
+            self._forget_uid(old)
+            self.indexes.drop(old)
         return old
 
-    def _unlink(self, row: R) -> None:
+    def _forget_uid(self, row: R) -> None:
         if self.by_uid.get(row.uid) is row:
             del self.by_uid[row.uid]
-        self.indexes.drop(row)
 
 
 class Cache(Generic[R]):

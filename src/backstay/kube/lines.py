@@ -3,11 +3,14 @@
 A line ends with a newline and nothing else does: what the end of a stream cuts off is no line.
 """
 
+import re
 from collections.abc import Callable
 
 from backstay.kube.errors import KubeError, Undecodable
 from backstay.seam.errors import TransportError
 from backstay.seam.transport import Stream
+
+_NOTHING = re.compile(rb"\n*")
 
 MAX_LINE = 64 * 1024 * 1024
 
@@ -32,8 +35,8 @@ class Lines:
         self._pieces: list[bytes] = []
         self._held = 0
 
-    async def read(self, timeout: float) -> list[bytes] | None:
-        """The next complete lines (at least one), or None after a proper end.
+    async def read(self, timeout: float) -> bytes | None:
+        """The next complete lines (at least one, none of them cut), or None after a proper end.
 
         An unfinished line at a proper end is dropped: nothing vouches that it is whole.
         """
@@ -44,17 +47,16 @@ class Lines:
                 raise self._failed(error) from error
             if not chunk:
                 return None
-            head, newline, rest = chunk.rpartition(b"\n")
-            if not newline:
+            end = chunk.rfind(b"\n")
+            if end < 0:
                 self._hold(chunk)
                 continue
-            lines = b"".join((*self._pieces, head)).split(b"\n")
+            lines = b"".join((*self._pieces, chunk[:end])) if self._pieces else chunk[:end]
             self._pieces, self._held = [], 0
-            if rest:
-                self._hold(rest)
-            complete = [line for line in lines if line]
-            if complete:
-                return complete
+            if end + 1 < len(chunk):
+                self._hold(chunk[end + 1 :])
+            if not _NOTHING.fullmatch(lines):
+                return lines
 
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)

@@ -13,8 +13,8 @@ whole, its objects are decoded one by one, and those that still do not are hande
 
 import re
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -74,7 +74,7 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
 Kind = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
-class Change(msgspec.Struct, Generic[R], frozen=True):
+class Change(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """One line of a watch.
 
     Exactly one of ``row`` and ``unreadable`` is set, except for a bookmark, which has neither;
@@ -129,6 +129,9 @@ class _Identified(msgspec.Struct):
     metadata: _Identity
 
 
+# About a millisecond's work.
+_ROWS_AT_ONCE = 100
+
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 _raw_list = msgspec.json.Decoder(_RawList)
@@ -163,21 +166,43 @@ class Projection(Generic[W, R]):
 
     def page(self, body: bytes, *, call: str) -> Page[R]:
         """A LIST's answer. Raises ``Undecodable`` only when it is no list at all."""
+        slices = self.page_in_slices(body, call=call)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                return cast("Page[R]", end.value)
+
+    def page_in_slices(self, body: bytes, *, call: str) -> Generator[None, None, Page[R]]:
+        """The same, with a pause wherever enough has been done for one turn of the loop."""
         try:
             whole = self._list.decode(body)
-            rows = [self._row(item) for item in whole.items or ()]
+            rows: list[R] = []
+            items = whole.items or ()
+            for start in range(0, len(items), _ROWS_AT_ONCE):
+                yield
+                rows += map(self._row, items[start : start + _ROWS_AT_ONCE])
             return Page(rows, [], whole.metadata.resource_version, whole.metadata.token or None)
         except _BAD_OBJECT:
             return _patiently(self._page_piecewise, body, call)
 
-    def change(self, line: bytes, *, call: str) -> Change[R]:
-        """A watch's line. Raises what an ERROR event says, or ``Undecodable``."""
+    def changes(self, lines: bytes, *, call: str) -> Iterator[Change[R]]:
+        """A watch's lines. Raises what an ERROR event says, or ``Undecodable``, where it comes:
+        what precedes it counts."""
         try:
-            event = self._event.decode(line)
-            row = self._row(event.object)
-            return Change(event.type, row.version, row)
-        except _BAD_OBJECT:
-            return _patiently(self._change_piecewise, line, call)
+            events = self._event.decode_lines(lines)
+        except (*_BAD_JSON, RecursionError):
+            for line in lines.split(b"\n"):
+                if line:
+                    yield _patiently(self._change_piecewise, line, call)
+            return
+        for event in events:
+            try:
+                row = self._row(event.object)
+            except _BAD_OBJECT as error:
+                yield _unreadable_change(event, error)
+            else:
+                yield Change(event.type, row.version, row)
 
     def _page_piecewise(self, body: bytes, call: str) -> Page[R]:
         try:
@@ -223,6 +248,12 @@ def _key(namespace: str | None, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def _unreadable_change(event: Any, error: Exception) -> Change[Any]:
+    meta: Meta = event.object.metadata
+    version = meta.resource_version
+    return Change(event.type, version, unreadable=Unreadable(meta.key, version, str(error)))
+
+
 def _bookmark_change(raw: msgspec.Raw) -> Change[Any]:
     meta = _bookmark.decode(raw).metadata
     complete = (meta.annotations or {}).get(_INITIAL_EVENTS_END) == "true"
@@ -237,7 +268,8 @@ def _list_of(wire: Any) -> Any:
 
 def _event_of(wire: Any) -> Any:
     kinds = Literal["ADDED", "MODIFIED", "DELETED"]
-    return msgspec.defstruct(f"{wire.__name__}Event", [("type", kinds), ("object", wire)])
+    fields = [("type", kinds), ("object", wire)]
+    return msgspec.defstruct(f"{wire.__name__}Event", fields, gc=False)
 
 
 def _patiently(decode: Callable[[bytes, str], T], json: bytes, call: str) -> T:

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Generic, NoReturn, assert_never
+from typing import Generic, NoReturn, assert_never, cast
 
 from backstay.kube import watch
 from backstay.kube.cache import Cache, Replacement
@@ -90,6 +90,8 @@ class Reflector(Generic[W, R]):
         self._idle = idle
         self._staged: Replacement[R] = cache.replacement()
         self._begun_at = 0.0
+        self._reached = ""
+        self._read_at = 0.0
         self._backoff = Backoff(base=0.5, cap=10.0, rng=rng)
         self._long = Backoff(base=20.0, cap=60.0, rng=rng)
 
@@ -181,13 +183,14 @@ class Reflector(Generic[W, R]):
 
     async def _follow(self, version: str) -> watch.Happening:
         """One watch, from its request to its end."""
-        loop, was = asyncio.get_running_loop(), self.state
+        loop = asyncio.get_running_loop()
         spread = _LONGEST_WATCH - _SHORTEST_WATCH
         seconds = _SHORTEST_WATCH + int(self._rng.random() * spread)
         async with self._watch(version, seconds=seconds) as lines:
             self.trouble = None
             self.resumptions += 1
             opened_at = loop.time()
+            self._reached = version
             try:
                 await self._absorb(lines, self._take)
             except OutcomeUnknown as error:
@@ -195,15 +198,15 @@ class Reflector(Generic[W, R]):
                     raise
                 return watch.Ended(productive=False)
             finally:
+                self.state = watch.step(self.state, watch.Advanced(self._reached)).state
                 lasted = loop.time() - opened_at >= _LASTING
                 if lasted:
                     self._backoff.reset()
                     self._long.reset()
-        return watch.Ended(productive=lasted and self.state != was)
+        return watch.Ended(productive=lasted and self._reached != version)
 
     def _take(self, change: Change[R]) -> bool:
-        assert isinstance(self.state, watch.Watching)
-        self._refuse_the_past(change.version, self.state.version)
+        self._refuse_the_past(change.version, self._reached)
         if change.kind == "DELETED":
             self.cache.drop(change.key)
         elif change.row is not None:
@@ -211,8 +214,8 @@ class Reflector(Generic[W, R]):
         elif change.unreadable is not None:
             self.cache.set_aside(change.unreadable)
         # At once, because an error may follow: what was taken must not be taken again.
-        self.cache.heard(asyncio.get_running_loop().time(), change.version)
-        self.state = watch.step(self.state, watch.Advanced(change.version)).state
+        self._reached = change.version
+        self.cache.heard(self._read_at, change.version)
         return False
 
     async def _ask_where_it_stands(self, version: str) -> watch.Happening:
@@ -240,7 +243,13 @@ class Reflector(Generic[W, R]):
         )
         # To have read a page was work already, and to decode it is the longest slice there is.
         await _give_way()
-        return self._projection.page(reply.body, call=reply.call)
+        slices = self._projection.page_in_slices(reply.body, call=reply.call)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                return cast("Page[R]", end.value)
+            await _give_way()
 
     def _watch(self, version: str | None, *, seconds: int) -> AbstractAsyncContextManager[Lines]:
         return self._client.watch(
@@ -256,8 +265,8 @@ class Reflector(Generic[W, R]):
     async def _absorb(self, lines: Lines, take: Callable[[Change[R]], bool]) -> Change[R] | None:
         """Hands over what comes, until ``take`` has had enough; None if it ended before."""
         while (batch := await lines.read(self._idle)) is not None:
-            for count, line in enumerate(batch, 1):
-                change = self._projection.change(line, call=lines.call)
+            self._read_at = asyncio.get_running_loop().time()
+            for count, change in enumerate(self._projection.changes(batch, call=lines.call), 1):
                 if take(change):
                     return change
                 if count % _SLICE == 0:
@@ -276,9 +285,8 @@ async def _give_way() -> None:
 
 def _is_older(version: str, seen: str) -> bool:
     """Versions are decimal numbers of any length; one that is not says nothing."""
-    if not (version.isdecimal() and seen.isdecimal()):
-        return False
-    return (len(version), version) < (len(seen), seen)
+    older = version < seen if len(version) == len(seen) else len(version) < len(seen)
+    return older and version.isdecimal() and seen.isdecimal()
 
 
 def _went_back(version: str, seen: str) -> str:

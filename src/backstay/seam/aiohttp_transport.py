@@ -135,12 +135,26 @@ class _GuardedRequest(aiohttp.ClientRequest):
         await super().write_bytes(writer, conn, content_length)
 
 
+class _Handler(ResponseHandler):
+    """aiohttp's side of a connection, except that to go on reading costs nothing where reading
+    goes on: it asks its parser anew for every chunk that is taken, a tenth of a watch's cost."""
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
+
 class _GuardedConnector(aiohttp.TCPConnector):
     """Hands out no connection on which something is waiting to be read.
 
     aiohttp looks for that when it puts a connection away, not when it takes it out again, and
     would take what came in between (a server's parting 408, say) for the next answer.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        handler: type[ResponseHandler] = _Handler
+        self._factory = partial(handler, loop=self._loop)
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout

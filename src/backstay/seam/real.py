@@ -5,6 +5,7 @@ the machine was suspended counts for every deadline and lease.
 """
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -39,5 +40,16 @@ async def open_seams() -> AsyncIterator[Seams]:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs a program to its end; like ``asyncio.run``, Ctrl-C cancels it and lets it clean up."""
+    _keep_collections_short()
     with asyncio.Runner(loop_factory=SuspendAwareLoop) as runner:
         return runner.run(main)
+
+
+def _keep_collections_short() -> None:
+    """Takes what the imports made out of the garbage collector's sight, once per process.
+
+    It is there to stay, and to go through it stops the loop for 30 ms or more, which a lease
+    renewal would wait for. What caches keep is not the collector's business in the first place.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
