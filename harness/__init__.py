@@ -1,4 +1,5 @@
-"""A real control plane on this machine, with nodes that can be made to fail.
+"""A real control plane on this machine, with nodes that can be made to fail
+(``backstay.sim.nodes``).
 
 ==================  ============================================================================
 a control plane
@@ -8,15 +9,6 @@ a control plane
 ``pki.py``          certificates, tokens and the kubeconfig
 ``connect.py``      Backstay's client on it, and waiting for objects without sleeping
 ``facts.py``        what the embedded API copies from it
-
-hollow nodes
-``truth.py``        what really runs, apart from what the API says
-``runtime.py``      a machine with power and containers; the only writer of the truth
-``kubelet.py``      what a kubelet does with pods, without any input or output
-``podstatus.py``    what it writes about a pod
-``nodestatus.py``   and about its node
-``wire.py``         pods as it reads them
-``hollow.py``       nodes made of these, and the faults they know: ``HollowFleet``
 
 for people and tests
 ``console.py``      ``python -m harness``: all of it at a prompt

@@ -16,9 +16,9 @@ from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Tls
+from backstay.sim.nodes.wire import Json
 from harness import pki
 from harness.cluster import ControlPlane
-from harness.wire import Json
 
 
 class GivenAccess:

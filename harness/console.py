@@ -15,11 +15,11 @@ from contextlib import AsyncExitStack
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
 from backstay.kube.resource import NODES, PODS
+from backstay.sim.nodes.hollow import FAST_PACE, REAL_PACE, HollowFleet, HollowNode
+from backstay.sim.nodes.wire import Json
 from harness.build import Binaries, BuildError, ensure_binaries
 from harness.cluster import FAST, KUBERNETES_TIMERS, ControlPlane, ControlPlaneError
 from harness.connect import connect, until
-from harness.hollow import FAST_PACE, REAL_PACE, HollowFleet, HollowNode
-from harness.wire import Json
 
 _PROMPT = "> "
 

@@ -32,8 +32,8 @@ from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.system import SystemClock, SystemRng
 from backstay.seam.tasks import Tasks
-from harness.kubelet import Kubelet, Pace, Report
-from harness.nodestatus import (
+from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
+from backstay.sim.nodes.nodestatus import (
     LEASE_NAMESPACE,
     NodeIdentity,
     lease_object,
@@ -42,9 +42,9 @@ from harness.nodestatus import (
     node_object,
     node_status,
 )
-from harness.runtime import Runtime
-from harness.truth import Running, Truth
-from harness.wire import Pod, pod_projection
+from backstay.sim.nodes.runtime import Runtime
+from backstay.sim.nodes.truth import Running, Truth
+from backstay.sim.nodes.wire import Pod, pod_projection
 
 REAL_PACE = Pace()
 
@@ -83,7 +83,7 @@ class HollowNode:
         self._wall = wall
         self._rng = rng
         self._turnstile = turnstile
-        self._runtime = Runtime(identity.name, truth=truth, wall=wall)
+        self._runtime = Runtime(identity.name, truth=truth, wall=wall, rng=rng)
         self._acting: list[asyncio.Task[NoReturn]] = []
         self._talking: list[asyncio.Task[Any]] = []
         self._boot_up()

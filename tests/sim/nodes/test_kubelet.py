@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.kubelet import Kubelet, Pace, Report
-from harness.runtime import Runtime
-from harness.truth import Truth, What
-from harness.wire import Json, Pod
+from backstay.sim.chance import Chance
+from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
+from backstay.sim.nodes.runtime import Runtime
+from backstay.sim.nodes.truth import Truth, What
+from backstay.sim.nodes.wire import Json, Pod
 
 
 class StillClock:
@@ -23,7 +24,7 @@ class World:
     def __init__(self, **pace: float) -> None:
         self.now = 100.0
         self.truth = Truth(lambda: self.now)
-        self.runtime = Runtime("n1", truth=self.truth, wall=StillClock())
+        self.runtime = Runtime("n1", truth=self.truth, wall=StillClock(), rng=Chance(1, "boots"))
         self.pace = Pace(**pace)  # type: ignore[arg-type] # the tests give floats only
         self.objects: dict[str, Json] = {}
         self.deletions: list[str] = []

@@ -8,8 +8,8 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime
 
-from harness.runtime import Ended
-from harness.wire import Container, Json, Pod
+from backstay.sim.nodes.runtime import Ended
+from backstay.sim.nodes.wire import Container, Json, Pod
 
 
 class Step(enum.Enum):

@@ -5,13 +5,14 @@ is remembered on its disk as ended with code 255, as containerd does; nothing of
 by itself. Everything that happens is written to the ground truth in the same instant.
 """
 
+import hashlib
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from backstay.seam.clock import WallClock
-from harness.truth import Truth, What
-from harness.wire import Pod
+from backstay.seam.clock import Rng, WallClock
+from backstay.sim.nodes.truth import Truth, What
+from backstay.sim.nodes.wire import Pod
 
 POWER_LOST = 255
 
@@ -35,18 +36,20 @@ class _Run:
 class Runtime:
     """Containers come in pods here: all of a pod's start and stop together."""
 
-    def __init__(self, node: str, *, truth: Truth, wall: WallClock) -> None:
+    def __init__(self, node: str, *, truth: Truth, wall: WallClock, rng: Rng) -> None:
         self.node = node
         self.boot: str | None = None
         self._truth = truth
         self._wall = wall
+        self._rng = rng
         self._running: dict[str, _Run] = {}
         # On disk: both survive a loss of power.
         self._ended: dict[str, Ended] = {}
         self._starts: dict[str, int] = {}
 
     def power_on(self) -> None:
-        self.boot = str(uuid.uuid4())
+        digest = hashlib.sha256(self._rng.token(32).encode()).digest()
+        self.boot = str(uuid.UUID(bytes=digest[:16], version=4))
 
     def lose_power(self) -> None:
         for uid in list(self._running):

@@ -18,9 +18,9 @@ The rules, as a real kubelet keeps them (pkg/kubelet/pod_workers.go and status_m
 from dataclasses import dataclass
 
 from backstay.seam.clock import WallClock
-from harness.podstatus import Facts, Step, differs, pod_status
-from harness.runtime import Runtime
-from harness.wire import Json, Pod
+from backstay.sim.nodes.podstatus import Facts, Step, differs, pod_status
+from backstay.sim.nodes.runtime import Runtime
+from backstay.sim.nodes.wire import Json, Pod
 
 KILLED = 137
 

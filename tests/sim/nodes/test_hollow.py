@@ -7,11 +7,11 @@ import pytest
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound
 from backstay.kube.resource import NODES, PODS, Resource
+from backstay.sim.nodes.hollow import FAST_PACE, HollowFleet
+from backstay.sim.nodes.truth import What
+from backstay.sim.nodes.wire import Json
 from harness.connect import until
 from harness.console import Console
-from harness.hollow import FAST_PACE, HollowFleet
-from harness.truth import What
-from harness.wire import Json
 
 pytestmark = pytest.mark.real
 

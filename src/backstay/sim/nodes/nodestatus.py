@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from harness.podstatus import stamp
-from harness.wire import Json
+from backstay.sim.nodes.podstatus import stamp
+from backstay.sim.nodes.wire import Json
 
 LEASE_NAMESPACE = "kube-node-lease"
 
