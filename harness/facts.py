@@ -25,6 +25,7 @@ TARGET = Path(__file__).parent.parent / "src/backstay/sim/api/facts.json"
 _REF = "#/components/schemas/"
 _SELECTABLE_DEPTH = 3
 _SCALARS = ("string", "integer", "boolean")
+_FORMATS = ("int64", "byte")
 
 
 class Types:
@@ -60,7 +61,7 @@ def _short(name: str) -> str:
 
 
 def _reduce(schema: Json) -> Json:
-    """A node of a schema without prose, formats and validation."""
+    """A node of a schema without prose and validation."""
     if "allOf" in schema:
         return {"ref": _short(schema["allOf"][0]["$ref"].removeprefix(_REF))}
     if "$ref" in schema:
@@ -75,7 +76,9 @@ def _reduce(schema: Json) -> Json:
     if isinstance(schema.get("additionalProperties"), dict):
         return {"map": _reduce(schema["additionalProperties"])}
     kind = schema.get("type")
-    return {"type": kind} if kind and kind != "object" else {"type": "any"}
+    node = {"type": kind} if kind and kind != "object" else {"type": "any"}
+    # What else the decoder of a type tells from its format decodes itself.
+    return {**node, "format": schema["format"]} if schema.get("format") in _FORMATS else node
 
 
 def _list(schema: Json) -> Json:

@@ -12,21 +12,18 @@ from tests.conformance.targets import Api, in_memory, on_real, over_http
 
 REAL = pytest.param("real", marks=getattr(pytest.mark, MARK))
 TARGETS = ["memory", "http", REAL]
-EMBEDDED = ["memory", "http"]
 WITH_KUBECTL = ["http", REAL]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kubectl: needs a target that kubectl can reach")
-    config.addinivalue_line("markers", "embedded: needs what only the embedded API can be told")
     config.addinivalue_line("markers", "differs(id): shows a known difference of the embedded API")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker
-        targets = WITH_KUBECTL if marked("kubectl") else TARGETS
-        metafunc.parametrize("target", EMBEDDED if marked("embedded") else targets)
+        metafunc.parametrize("target", WITH_KUBECTL if marked("kubectl") else TARGETS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -29,3 +29,9 @@ def pod(name: str, *, labels: Json | None = None, **spec: Any) -> Json:
 
 def applied(name: str, **data: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", **config(name, **data)}
+
+
+def event(name: str, namespace: str, **more: Any) -> Json:
+    """About an object in the namespace that the event is in, as it has to be."""
+    about = {"kind": "Pod", "namespace": namespace, "name": "web"}
+    return {**named(name), "involvedObject": about, **more}

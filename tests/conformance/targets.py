@@ -38,6 +38,7 @@ from backstay.sim.api.server import ApiServer
 from backstay.sim.network import Network
 from harness.cluster import ControlPlane
 from harness.connect import GivenAccess, access
+from tests.support.etcd import compact
 
 Json = dict[str, Any]
 
@@ -142,6 +143,7 @@ class Api:
     kubeconfig: Path | None = None
     home: Path | None = None
     embedded: ApiServer | None = field(default=None, repr=False)
+    plane: ControlPlane | None = field(default=None, repr=False)
 
     def at(self, plural: str, name: str = "", subresource: str = "", group: str = "v1") -> str:
         """The path of something in our namespace."""
@@ -215,6 +217,16 @@ class Api:
 
     async def names(self, path: str) -> list[str]:
         return [item["metadata"]["name"] for item in (await self.read(path))["items"]]
+
+    async def forget(self) -> None:
+        """Makes the API forget all versions but the latest, as it does every few minutes."""
+        if self.embedded is not None:
+            self.embedded.store.compact()
+        else:
+            assert self.plane is not None
+            # Events are read from etcd itself, so this is its latest version.
+            listed = await self.read(self.at("events"))
+            await compact(self.plane, listed["metadata"]["resourceVersion"])
 
     @asynccontextmanager
     async def watch(self, path: str) -> AsyncIterator[Events]:
@@ -290,7 +302,8 @@ async def on_real(plane: ControlPlane) -> AsyncIterator[Api]:
     transport = AiohttpTransport()
     try:
         grant = await access(plane).grant()
-        api = await _api("real", plane.url, transport, grant, plane.kubeconfig, plane.directory)
+        where = (plane.kubeconfig, plane.directory)
+        api = await _api("real", plane.url, transport, grant, *where, plane=plane)
         try:
             yield api
         finally:

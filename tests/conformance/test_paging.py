@@ -89,6 +89,20 @@ async def test_a_next_page_is_not_of_another_version(api: Api) -> None:
 
 BAD_TOKENS = {
     "!!!": "illegal base64 data at input byte 0",
+    "e30=": "illegal base64 data at input byte 3",
+    "e30xx": "illegal base64 data at input byte 4",
+    token("nonsense"): "invalid character 'o' in literal null (expecting 'u')",
+    token('{"v":'): "unexpected end of JSON input",
+    token("[]"): "json: cannot unmarshal array into Go value of type storage.continueToken",
+    token('{"v":"meta.k8s.io/v1","rv":"1","start":"a"}'): (
+        "json: cannot unmarshal string into Go struct field continueToken.rv of type int64"
+    ),
+    token('{"v":"meta.k8s.io/v1","start":"a"}'): (
+        "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
+    ),
+    token('{"v":"meta.k8s.io/v1","rv":1}'): ("encoded start key empty (version meta.k8s.io/v1)"),
+    token('{"v":"meta.k8s.io/v1","rv":1,"start":"../pods"}'): "../pods",
+    token("{}"): "server does not recognize this encoded version ",
     token('{"v":"x","rv":1,"start":"a"}'): "server does not recognize this encoded version x",
 }
 

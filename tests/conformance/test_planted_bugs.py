@@ -1,8 +1,8 @@
 """Bugs that clients are known for, planted on purpose: each target exposes each (pytest.mark.real).
 
-Every check passes for the sound client and fails for the one with the bug. Conflicts, bookmarks
-and preconditions are the API's own. Only the 410 is put in by the way there, on every target,
-because a real server cannot be told to forget; what is read after it is the API's own again.
+Every check passes for the sound client and fails for the one with the bug. Whatever goes wrong is
+the API's own doing: its conflicts, bookmarks and preconditions, and its 410 for a version that it
+was made to forget.
 """
 
 import asyncio
@@ -21,26 +21,15 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, Gone
 from backstay.kube.projection import Change, Projection
 from backstay.kube.reflector import Reflector
-from backstay.kube.resource import Resource
+from backstay.kube.resource import EVENTS, Resource
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Response, Stream, Transport
-from tests.conformance.objects import config, named
+from tests.conformance.objects import config, event, named
 from tests.conformance.targets import TIMEOUT, Api, Json
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-
-EXPIRED = msgspec.json.encode(
-    {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "reason": "Expired",
-        "message": "too old resource version: 1 (2)",
-        "code": 410,
-    }
-)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -72,25 +61,12 @@ class Attentive(Cache[Row]):
                 await self.news.wait()
 
 
-class _Refused:
-    """The answer of an API server that has forgotten the version asked for."""
-
-    status = 410
-    headers: dict[str, str] = {}  # noqa: RUF012 - never changed
-
-    def __init__(self) -> None:
-        self._left = [EXPIRED, b""]
-
-    async def read(self, timeout: float) -> bytes:
-        return self._left.pop(0)
-
-
 class Interposed:
-    """Notes from where watches resume; ``before`` is called first and may make it a 410."""
+    """Notes from where watches resume; ``before`` is called first."""
 
     def __init__(self, inner: Transport) -> None:
         self.resumed: list[str] = []
-        self.before: Callable[[], Awaitable[bool]] | None = None
+        self.before: Callable[[], Awaitable[None]] | None = None
         self._inner = inner
 
     async def request(self, request: Request) -> Response:
@@ -104,9 +80,8 @@ class Interposed:
         version = parse_qs(urlsplit(request.url).query).get("resourceVersion")
         if version:
             self.resumed += version
-            if self.before is not None and await self.before():
-                yield _Refused()
-                return
+            if self.before is not None:
+                await self.before()
         async with self._inner.stream(request) as stream:
             yield stream
 
@@ -157,13 +132,13 @@ class DropsPreconditions(KubeClient):
 
 @asynccontextmanager
 async def reflecting(
-    api: Api, kind: type[Reflector[Any, Row]]
+    api: Api, kind: type[Reflector[Any, Row]], resource: Resource
 ) -> AsyncIterator[tuple[Interposed, Attentive, Callable[[], None]]]:
     """The way there, the cache, and what starts the reflector that fills it."""
     way, cache = Interposed(api.transport), Attentive()
     client = KubeClient(way, api.client.access)
     reflector = kind(
-        client, SECRETS, Projection(dict, row), cache, rng=SystemRng(), namespace=api.namespace
+        client, resource, Projection(dict, row), cache, rng=SystemRng(), namespace=api.namespace
     )
     async with Tasks("reflecting") as tasks:
         yield way, cache, lambda: void(tasks.spawn(reflector.run(), name="reflector"))
@@ -180,23 +155,22 @@ async def check_that_nothing_stays_that_went_unseen(
     api: Api, kind: type[Reflector[Any, Row]]
 ) -> None:
     """What was deleted while a version was forgotten must leave the cache."""
-    path = api.at("secrets")
-    await api.make(path, named("a"))
+    path = api.at("events")
+    await api.make(path, event("a", api.namespace))
 
-    async def forget_once() -> bool:
-        if len(way.resumed) > 1:
-            return False
-        await api.delete(path + "/a")
-        await api.make(path, named("b"))
-        return True
+    async def forget_once() -> None:
+        if len(way.resumed) == 1:
+            await api.delete(path + "/a")
+            await api.make(path, event("b", api.namespace))
+            await api.forget()
 
-    async with reflecting(api, kind) as (way, cache, start):
+    async with reflecting(api, kind, EVENTS) as (way, cache, start):
         way.before = forget_once
         start()
         async with asyncio.timeout(TIMEOUT):
             while len(way.resumed) < 2:  # noqa: ASYNC110 - what is waited for is a mistake
                 await asyncio.sleep(0.01)
-        await api.make(path, named("c"))
+        await api.make(path, event("c", api.namespace))
         await cache.until_it_has("c")
         assert {each.key for each in cache} == {"b", "c"}
 
@@ -208,7 +182,7 @@ async def check_that_a_watch_goes_on_where_the_picture_was(
     await api.make(api.at("secrets"), named("a"))
     await api.make(api.at("configmaps"), config("later"))
     version = int((await api.read(api.at("secrets")))["metadata"]["resourceVersion"])
-    async with reflecting(api, kind) as (way, _, start):
+    async with reflecting(api, kind, SECRETS) as (way, _, start):
         start()
         async with asyncio.timeout(TIMEOUT):
             while not way.resumed:  # noqa: ASYNC110 - what is waited for is a mistake

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,10 +15,11 @@ from backstay.kube.calls import Call
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import EVENTS, NODES, PODS, Resource
 from backstay.seam.aiohttp_transport import AiohttpTransport
-from backstay.seam.transport import Request, Tls
+from backstay.seam.transport import Tls
 from harness import pki
 from harness.cluster import ControlPlane
 from harness.connect import GivenAccess, connect, until
+from tests.support.etcd import compact
 
 pytestmark = pytest.mark.real
 
@@ -376,26 +376,6 @@ async def test_a_list_is_read_page_by_page(client: KubeClient, namespace: str) -
         token = page["metadata"].get("continue")
         pages += 1
     assert (found, pages) == (["c0", "c1", "c2", "c3", "c4"], 3)
-
-
-def etcd_of(plane: ControlPlane) -> str:
-    argv = Path(f"/proc/{plane.pids['etcd']}/cmdline").read_text().split("\0")
-    flag = "--advertise-client-urls="
-    [url] = [argument.removeprefix(flag) for argument in argv if argument.startswith(flag)]
-    return url
-
-
-async def compact(plane: ControlPlane, revision: str) -> None:
-    """Makes etcd forget what was before, as it does every few minutes by itself."""
-    transport = AiohttpTransport()
-    body = msgspec.json.encode({"revision": revision})
-    request = Request(
-        method="POST", url=f"{etcd_of(plane)}/v3/kv/compaction", body=body, timeout=10.0
-    )
-    try:
-        assert (await transport.request(request)).status == 200
-    finally:
-        await transport.close()
 
 
 async def test_a_page_that_was_asked_for_too_late_is_gone(

@@ -5,6 +5,7 @@ of another type than its field's is refused. Custom resources are not decoded in
 becomes of theirs is said by their definition.
 """
 
+import re
 from typing import Any
 
 from backstay.sim.api import gotext
@@ -18,6 +19,9 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
     "number": (int, float),
 }
 _GO_TYPES = {"string": "string", "boolean": "bool", "integer": "int32", "number": "float64"}
+_GO_FORMATS = {"int64": "int64", "byte": "[]uint8"}
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
+_WIDTHS = {None: 2**31, "int64": 2**63}
 
 
 class Mismatch(Exception):
@@ -91,8 +95,9 @@ class _Walk:
             return [self.value(v, below, place.item(n)) for n, v in enumerate(value)]
         # Types with a name of their own decode themselves: quantities, times.
         if schema.ref is None and resolved.type in _ACCEPTED:
-            fits = type(value) in _ACCEPTED[resolved.type]
-            _demand(fits, value, schema, place)
+            _demand(_fits(value, resolved), value, schema, place)
+            if resolved.format == "byte":
+                _check_base64(value)
         return value
 
     def _struct(self, value: Object, fields: dict[str, Schema], place: _Place) -> Object:
@@ -108,11 +113,30 @@ class _Walk:
         return kept
 
 
+def _fits(value: Any, schema: Schema) -> bool:
+    if type(value) not in _ACCEPTED[schema.type or ""]:
+        return False
+    if schema.type != "integer":
+        return True
+    width = _WIDTHS[schema.format]
+    return bool(-width <= value < width)
+
+
+def _check_base64(text: str) -> None:
+    wrong = _NOT_BASE64.search(text)
+    at = wrong.start() if wrong else len(text) // 4 * 4 if len(text) % 4 else None
+    if at is not None:
+        raise Mismatch(f"illegal base64 data at input byte {at}")
+
+
 def _demand(fits: bool, value: Any, schema: Schema, place: _Place) -> None:
     if fits:
         return
+    kind = gotext.json_kind(value)
+    if kind == "number" and schema.type == "integer":
+        kind = f"number {gotext.plain(value)}"
     raise Mismatch(
-        f"json: cannot unmarshal {gotext.json_kind(value)} into Go struct field "
+        f"json: cannot unmarshal {kind} into Go struct field "
         f"{place.struct}{place.fields} of type {_go_type(schema)}"
     )
 
@@ -124,4 +148,6 @@ def _go_type(schema: Schema) -> str:
         return f"map[string]{_go_type(schema.map)}"
     if schema.list is not None:
         return f"[]{_go_type(schema.list)}"
+    if schema.format is not None:
+        return _GO_FORMATS[schema.format]
     return _GO_TYPES.get(schema.type or "", "interface {}")

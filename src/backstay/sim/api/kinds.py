@@ -21,7 +21,8 @@ from backstay.kube.resource import Resource
 
 class Schema(msgspec.Struct, frozen=True, rename="camel"):
     """One node of a type. At most one of ``ref``, ``fields``, ``map`` and ``list`` is set; none
-    of them means a plain value, or with ``type == "any"`` whatever JSON was sent.
+    of them means a plain value, or with ``type == "any"`` whatever JSON was sent. ``format`` tells
+    of integers that they are ``int64`` and of strings that they are ``byte``.
 
     For lists, ``kind`` is how server-side apply sees it (``atomic``, ``set`` or ``map`` with
     ``keys``), ``patch`` and ``merge_key`` how a strategic merge patch does. A key that an item
@@ -30,6 +31,7 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
 
     ref: str | None = None
     type: str | None = None
+    format: str | None = None
     fields: dict[str, "Schema"] | None = None
     atomic: bool = False
     map: "Schema | None" = None

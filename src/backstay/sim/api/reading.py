@@ -4,6 +4,9 @@ A page that continues an older list shows the picture of then, rebuilt from the 
 starts from a version, from "any", or with the objects that are there (``sendInitialEvents``);
 it sends bookmarks, and it never loses, repeats or reorders an event. A watcher that does not
 read is cut off when too much waits for it, as the server does it.
+
+Whoever asks for a version that is forgotten is told so, in the words of the part of a server that
+notices: its memory of recent changes, or for what it does not keep there (Events) its storage.
 """
 
 import asyncio
@@ -14,8 +17,9 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
+from backstay.sim.api import gotext
 from backstay.sim.api.kinds import KindInfo, Object
-from backstay.sim.api.requests import Query, Target
+from backstay.sim.api.requests import Query, Target, complaint
 from backstay.sim.api.selectors import Test, everything, select
 from backstay.sim.api.status import Cause, Refusal, bad_request, expired, invalid_options
 from backstay.sim.api.store import Commit, Expired, Store, Stored
@@ -26,6 +30,13 @@ _BACKLOG = 10_000
 _BATCH = 500
 
 _CONTINUE_VERSION = "meta.k8s.io/v1"
+_LATEST = -1
+"""In a token: go on in the list as it is by then."""
+
+_NOT_KEPT_IN_MEMORY = frozenset({"events"})
+_TOKEN_TYPES = {"v": str, "rv": int, "start": str}
+# Parts of a path that lead elsewhere.
+_NOT_A_PLACE = frozenset({"", ".", ".."})
 _NOT_BASE64 = re.compile(r"[^-A-Za-z0-9_]")
 
 _json = msgspec.json.Encoder()
@@ -39,9 +50,9 @@ def head(info: KindInfo) -> bytes:
 class _Token(msgspec.Struct, frozen=True):
     """What a continue token says: the version of the list, and the key after which to go on."""
 
-    v: str
-    rv: int
-    start: str
+    v: str = ""
+    rv: int = 0
+    start: str = ""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -68,11 +79,14 @@ class Reader:
         if asked is not None and asked > self._store.version:
             raise _too_large(asked, self._store.version)
         exact = query.text("resourceVersionMatch") == "Exact"
-        version = token.rv if token else (asked if exact and asked else self._store.version)
+        if token:
+            version = self._store.version if token.rv == _LATEST else token.rv
+        else:
+            version = asked if exact and asked else self._store.version
         try:
             everything_then = self._store.as_of(target.info.storage, version)
-        except Expired as error:
-            raise self._expired(error, token) from None
+        except Expired:
+            raise _expired(token) from None
         test = _scoped(target, query)
         matching = [stored for stored in everything_then if test(stored.object)]
         if token:
@@ -86,19 +100,6 @@ class Reader:
         selected = query.text("labelSelector") or query.text("fieldSelector")
         remaining = 0 if selected else len(matching) - limit
         return Page(matching[:limit], version, _encode_token(version, last), remaining)
-
-    def _expired(self, error: Expired, token: _Token | None) -> Refusal:
-        if token is None:
-            return expired(f"The resourceVersion for the provided list is too old: {error}")
-        refusal = expired(
-            "The provided continue parameter is too old to display a consistent list result. You "
-            "can start a new list without the continue parameter, or use the continue token in "
-            "this response to retrieve the remainder of the results. Continuing with the provided "
-            "token results in an inconsistent list - objects that were created, modified, or "
-            "deleted between the time the first chunk was returned and now may show up in the list."
-        )
-        refusal.continue_token = _encode_token(self._store.version, token.start)
-        return refusal
 
     def watch(self, target: Target, query: Query) -> AsyncGenerator[bytes, None]:
         """The answer's body. Raises a ``Refusal`` before anything is sent."""
@@ -135,7 +136,7 @@ class Watcher:
             for commit in self._store.since(self._info.storage, version):
                 self._follow(commit)
         except Expired as error:
-            self._waiting.append(_error_line(expired(str(error))))
+            self._waiting.append(_error_line(_too_old(self._info, error)))
             self._overrun = True
 
     def _end(self) -> None:
@@ -206,6 +207,26 @@ def _as_last_seen(before: Stored, after: Stored) -> Stored:
     return Stored(before.key, {**before.object, "metadata": meta}, after.version)
 
 
+def _too_old(info: KindInfo, error: Expired) -> Refusal:
+    if info.storage in _NOT_KEPT_IN_MEMORY:
+        return expired("The resourceVersion for the provided watch is too old.")
+    return expired(str(error))
+
+
+def _expired(token: _Token | None) -> Refusal:
+    if token is None:
+        return expired("The resourceVersion for the provided list is too old.")
+    refusal = expired(
+        "The provided continue parameter is too old to display a consistent list result. You can "
+        "start a new list without the continue parameter, or use the continue token in this "
+        "response to retrieve the remainder of the results. Continuing with the provided token "
+        "results in an inconsistent list - objects that were created, modified, or deleted between "
+        "the time the first chunk was returned and now may show up in the list."
+    )
+    refusal.continue_token = _encode_token(_LATEST, token.start)
+    return refusal
+
+
 def _error_line(refusal: Refusal) -> bytes:
     return b'{"type":"ERROR","object":%s}\n' % _json.encode(refusal.body())
 
@@ -233,17 +254,48 @@ def _encode_token(version: int, start: str) -> str:
 def _decode_token(text: str) -> _Token | None:
     if not text:
         return None
-    wrong = _NOT_BASE64.search(text)
-    if wrong is not None:
-        raise _bad_token(f"illegal base64 data at input byte {wrong.start()}")
     try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        token = msgspec.json.decode(raw, type=_Token)
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise _bad_token(str(error)) from None
+        token = msgspec.json.decode(_decoded(text), type=_Token)
+    except msgspec.MsgspecError:
+        raise _bad_token(_why_no_token(_decoded(text))) from None
     if token.v != _CONTINUE_VERSION:
         raise _bad_token(f"server does not recognize this encoded version {token.v}")
+    if token.rv == 0:
+        why = f"incorrect encoded start resourceVersion (version {_CONTINUE_VERSION})"
+        raise _bad_token(why)
+    if not token.start:
+        raise _bad_token(f"encoded start key empty (version {_CONTINUE_VERSION})")
+    if not _NOT_A_PLACE.isdisjoint(token.start.removeprefix("/").split("/")):
+        raise _bad_token(token.start)
     return token
+
+
+def _decoded(text: str) -> bytes:
+    """Base64 without padding. What is wrong with it is said by position, as Go does."""
+    wrong = _NOT_BASE64.search(text)
+    # Four characters are three bytes; of one that is left over nothing can be made.
+    at = wrong.start() if wrong else len(text) - 1 if len(text) % 4 == 1 else None
+    if at is not None:
+        raise _bad_token(f"illegal base64 data at input byte {at}")
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _why_no_token(raw: bytes) -> str:
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return complaint(raw, error)
+    if type(found) is not dict:
+        kind = gotext.json_kind(found)
+        return f"json: cannot unmarshal {kind} into Go value of type storage.continueToken"
+    for name, wanted in _TOKEN_TYPES.items():
+        value = found.get(name)
+        if value is not None and type(value) is not wanted:
+            return (
+                f"json: cannot unmarshal {gotext.json_kind(value)} into Go struct field "
+                f"continueToken.{name} of type {gotext.type_name(wanted())}"
+            )
+    return ""
 
 
 def _bad_token(why: str) -> Refusal:

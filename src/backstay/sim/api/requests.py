@@ -142,7 +142,7 @@ class NotDecodable(Refusal):
     """A body that is no JSON. ``why`` is Go's word for it; whoever asked says what it was for."""
 
     def __init__(self, body: bytes, error: Exception) -> None:
-        self.why = _complaint(body, error)
+        self.why = complaint(body, error)
         super().__init__(400, "BadRequest", f"error decoding YAML: {error}")
 
 
@@ -166,7 +166,8 @@ def shown(body: bytes) -> str:
     return text if len(body) <= _SHOWN else f"{text} ..."
 
 
-def _complaint(body: bytes, otherwise: Exception) -> str:
+def complaint(body: bytes, otherwise: Exception) -> str:
+    """What Go says of a body that is no JSON."""
     text = body.decode(errors="replace")
     try:
         json.loads(text)
