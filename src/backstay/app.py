@@ -1,0 +1,1 @@
+"""The composition root: ``build(settings, seams, client) -> App``, where all parts are joined."""

@@ -1,0 +1,156 @@
+"""A node's life: one enum, one ``step``.
+
+::
+
+    Healthy ──silence──▶ Suspect ──more of it──▶ Lost ──proof──▶ Proven ──done──▶ Recovered
+       ▲                    │                     │                │                 │
+       ├────── life ────────┘                     └────────── life, or a new boot ───┤
+       └───────────── nothing of the incident runs there ────────── Returning ◀──────┘
+
+* Only silence of the lease raises suspicion. That Kubernetes marks the node is a consequence of
+  the same silence, not a second witness. A kubelet that says "not ready" is alive.
+* A person's confirmation shortens the wait, but not to nothing: at least one renewal must have
+  been missed before our own eyes.
+* Life is a value that we saw change after suspicion began. It ends everything but the return.
+* A life belongs to one boot. A new boot id is a new life: whatever was decided about the old one
+  is over.
+"""
+
+from backstay.model.node import Life, NodeFacts, NodeLife
+from backstay.model.policy import Times
+from backstay.model.reasons import Reason, Why
+
+
+def born(facts: NodeFacts, now: float) -> NodeLife:
+    """A boot that we have not seen before."""
+    return NodeLife(
+        node_uid=facts.uid,
+        boot_id=facts.boot_id,
+        state=Life.HEALTHY,
+        since=now,
+        why=Reason.NodeHealthy.because(node=facts.name),
+    )
+
+
+def step(
+    life: NodeLife,
+    facts: NodeFacts,
+    now: float,
+    *,
+    times: Times,
+    confirmed: bool = False,
+    proven: bool = False,
+    recovered: bool = False,
+    clean: bool = False,
+) -> NodeLife:
+    """Where the node stands now. Total: any facts in any state lead somewhere.
+
+    ``confirmed``: a confirmation that counts is there. ``proven``: the proof held after the
+    barrier. ``recovered``: nothing is left to do. ``clean``: nothing of an incident is left on the
+    node, neither running pods nor our taint.
+    """
+    if (life.node_uid, life.boot_id) != (facts.uid, facts.boot_id):
+        return _reborn(life, facts, now)
+    if life.state is Life.HEALTHY:
+        return _watch(life, facts, now, times, confirmed=confirmed)
+    if life.state is Life.RETURNING:
+        return _settle(life, facts, now, times, clean=clean)
+    if shows_life(life, facts):
+        if life.state is Life.SUSPECT:
+            return born(facts, now)
+        return _turn(life, Life.RETURNING, now, Reason.NodeReturned.because(node=facts.name))
+    return _decline(
+        life, facts, now, times, confirmed=confirmed, proven=proven, recovered=recovered
+    )
+
+
+def shows_life(life: NodeLife, facts: NodeFacts) -> bool:
+    """Whether the kubelet has been heard of since suspicion began."""
+    return _after(facts.lease_changed_at, life.suspected_at)
+
+
+def guests_alive(life: NodeLife, facts: NodeFacts) -> bool:
+    """Whether virt-handler has been heard of since suspicion began, and the kubelet has not."""
+    return not shows_life(life, facts) and _after(facts.heartbeat_changed_at, life.suspected_at)
+
+
+def silence(facts: NodeFacts, now: float) -> float:
+    """For how long the lease has not changed. A node without a lease has told us nothing that
+    could have stopped, so it is never suspected."""
+    if facts.lease_seen_at is None:
+        return 0.0
+    return now - (facts.lease_changed_at or facts.lease_seen_at)
+
+
+def _after(seen: float | None, moment: float | None) -> bool:
+    return seen is not None and moment is not None and seen > moment
+
+
+def _reborn(life: NodeLife, facts: NodeFacts, now: float) -> NodeLife:
+    if life.state in (Life.HEALTHY, Life.SUSPECT) and not facts.tainted:
+        return born(facts, now)
+    return NodeLife(
+        node_uid=facts.uid,
+        boot_id=facts.boot_id,
+        state=Life.RETURNING,
+        since=now,
+        suspected_at=life.suspected_at,
+        why=Reason.NodeRebooted.because(node=facts.name),
+    )
+
+
+def _watch(
+    life: NodeLife, facts: NodeFacts, now: float, times: Times, *, confirmed: bool
+) -> NodeLife:
+    silent = silence(facts, now)
+    if silent < times.suspect and not (confirmed and silent > 0):
+        return life
+    return _turn(
+        life, Life.SUSPECT, now, _silent(Reason.NodeSuspect, facts, silent), suspected_at=now
+    )
+
+
+def _decline(
+    life: NodeLife,
+    facts: NodeFacts,
+    now: float,
+    times: Times,
+    *,
+    confirmed: bool,
+    proven: bool,
+    recovered: bool,
+) -> NodeLife:
+    silent = silence(facts, now)
+    if life.state is Life.SUSPECT and silent >= (times.confirmed if confirmed else times.lost):
+        return _turn(life, Life.LOST, now, _silent(Reason.NodeLost, facts, silent))
+    if life.state is Life.LOST and proven:
+        why = Reason.ProofHolds.because(node=facts.name, because="it was looked at again")
+        return _turn(life, Life.PROVEN, now, why)
+    if life.state is Life.PROVEN and recovered:
+        return _turn(life, Life.RECOVERED, now, _silent(Reason.NodeLost, facts, silent))
+    return life
+
+
+def _settle(life: NodeLife, facts: NodeFacts, now: float, times: Times, *, clean: bool) -> NodeLife:
+    silent = silence(facts, now)
+    if silent >= times.suspect:
+        why = _silent(Reason.NodeSuspect, facts, silent)
+        return _turn(life, Life.SUSPECT, now, why, suspected_at=now)
+    return born(facts, now) if clean else life
+
+
+def _turn(
+    life: NodeLife, state: Life, now: float, why: Why, *, suspected_at: float | None = None
+) -> NodeLife:
+    return NodeLife(
+        node_uid=life.node_uid,
+        boot_id=life.boot_id,
+        state=state,
+        since=now,
+        suspected_at=life.suspected_at if suspected_at is None else suspected_at,
+        why=why,
+    )
+
+
+def _silent(reason: Reason, facts: NodeFacts, seconds: float) -> Why:
+    return reason.because(node=facts.name, seconds=round(seconds))

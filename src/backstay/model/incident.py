@@ -1,0 +1,82 @@
+"""Incident: how one death of one node is told, from the first suspicion to the last workload.
+
+It is kept in the API (``apis/backstay.py``), so that people, other tools and the next leader can
+read it. It is history and intention, never proof: whoever takes over looks at the world again.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Progress(StrEnum):
+    """How far a workload has come."""
+
+    LEFT = "Left"
+    HELD = "Held"
+    MARKED = "Marked"
+    RELEASED = "Released"
+    RECOVERED = "Recovered"
+    STAYS_DOWN = "StaysDown"
+
+
+class Moment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the timeline; ``at`` is for people."""
+
+    at: str
+    code: str
+    sentence: str
+
+
+class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``workload`` is ``Kind/namespace/name``; ``uids`` are those of the pods on the dead node."""
+
+    workload: str
+    progress: Progress
+    code: str
+    sentence: str
+    next: str = ""
+    uids: tuple[str, ...] = ()
+
+
+class EvidenceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    kind: str
+    source: str
+    detail: str
+    at: str
+
+
+class Step(StrEnum):
+    BARRIER = "Barrier"
+    REMOVAL = "Removal"
+
+
+class Intent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A batch of writes that is about to be made. One without an outcome was cut off by a crash:
+    what became of it is settled by looking."""
+
+    step: Step
+    epoch: int
+    pods: tuple[str, ...]
+    """``namespace/name/uid`` of each."""
+    at: str
+    outcome: str = ""
+
+
+class IncidentStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What is written down. ``closed_at`` is empty while it lasts."""
+
+    state: str = ""
+    code: str = ""
+    sentence: str = ""
+    next: str = ""
+    mode: str = ""
+    epoch: int = 0
+    opened_at: str = ""
+    closed_at: str = ""
+    evidence: tuple[EvidenceRecord, ...] = ()
+    workloads: tuple[WorkloadRecord, ...] = ()
+    timeline: tuple[Moment, ...] = ()
+    intent: Intent | None = None
+    held: int = 0
+    recovered: int = 0

@@ -1,0 +1,32 @@
+"""Names: every label, annotation, taint and manager that Backstay writes or honours.
+
+They are an interface: people put them into manifests, and an uninstall looks for them.
+"""
+
+GROUP = "backstay.dev"
+
+MANAGER = "backstay"
+"""Our field manager, by which what we wrote can be told from what others wrote."""
+
+TAINT = f"{GROUP}/failing-over"
+"""On a node whose workloads are being moved, so that nothing new is put there."""
+
+PROTECT = f"{GROUP}/protect"
+"""On a pod, a VM or their templates: ``"true"`` or ``"false"``. It decides before any default."""
+
+TMAX_PROTECT = "tmax/virt-auto-failover"
+"""The label of the KubeVirt node-fail controller: ``"true"`` protects like our own."""
+
+EXEMPT = f"{GROUP}/exempt"
+"""On a node: ``"true"`` means that its workloads are nobody's business but their owner's."""
+
+COMPONENT = "app.kubernetes.io/part-of"
+"""With the value ``backstay``, on everything that an installation creates."""
+
+LEASE_NAMESPACE = "kube-node-lease"
+
+HEARTBEAT = "kubevirt.io/heartbeat"
+LAUNCHER = "kubevirt.io"
+LAUNCHER_VALUE = "virt-launcher"
+HOTPLUG_VALUE = "hotplug-disk"
+VM_NAME = "vm.kubevirt.io/name"

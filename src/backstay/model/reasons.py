@@ -1,0 +1,173 @@
+"""Reasons: why something was done, or was not.
+
+A reason is a code and a sentence. The pair is the same in the log, the Event, the Incident, the
+metric, the command line, the docs and the tests; nobody has to guess whether two places speak of
+the same thing. Not to act is a decision too and has a reason like any other.
+
+``Reason`` is the catalogue. Each entry has the sentence (with the names of what it is about to be
+filled in), what it means for someone who reads it at night, and what to do next. docs/reasons.md
+is generated from it.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+
+class Entry(NamedTuple):
+    """``sentence`` and ``next`` are templates; ``meaning`` is for the docs."""
+
+    sentence: str
+    meaning: str
+    next: str = ""
+
+
+class Why(msgspec.Struct, frozen=True):
+    """One reason, filled in. ``next`` is empty where there is nothing to do."""
+
+    code: str
+    sentence: str
+    next: str = ""
+
+
+class Reason(Enum):
+    """The catalogue; the name of a member is its code."""
+
+    # A node's life
+
+    NodeHealthy = Entry(
+        "{node} is alive.",
+        "The node renews its lease. Nothing on it is touched.",
+    )
+    NodeSuspect = Entry(
+        "{node} has been silent for {seconds} s.",
+        "The node has missed renewals of its lease. Nothing is done yet: it is watched closely, "
+        "and what runs on it is looked up, so that a decision can be made without delay.",
+    )
+    NodeLost = Entry(
+        "{node} is lost: no sign of life for {seconds} s.",
+        "The node has been silent for too long to be expected back by itself. Silence does not "
+        "prove that its guests stopped: a node that is only cut off still runs them.",
+    )
+    NodeReturned = Entry(
+        "{node} shows life again.",
+        "The node renews its lease again, in the same boot. Whatever was under way stops. Its "
+        "taint stays until nothing of the incident runs there any more.",
+    )
+    NodeRebooted = Entry(
+        "{node} has rebooted: nothing of its former boot runs any more.",
+        "The boot id changed. What the API still lists for the node is started again by its own "
+        "kubelet, and what is being deleted is never started: there is nothing to fail over.",
+    )
+
+    # Why a workload is left alone, or waits
+
+    Observing = Entry(
+        "Backstay only observes: it would have acted on {workload}.",
+        "This is how Backstay starts out: it records what it would have done and changes nothing.",
+        "backstay arm",
+    )
+    Disarmed = Entry(
+        "Backstay is disarmed until {until}: {because}.",
+        "Somebody has disarmed Backstay for a time. It observes and records, and changes nothing.",
+        "backstay arm",
+    )
+    NotProtected = Entry(
+        "{workload} is not protected: {because}.",
+        "Backstay acts for virtual machines and the pods of StatefulSets, and for what is labelled "
+        "for it. Everything else is left to its owner.",
+        "kubectl label {object} backstay.dev/protect=true",
+    )
+    Exempt = Entry(
+        "{node} is exempt: its workloads are left to their owner.",
+        "The node carries the label backstay.dev/exempt=true.",
+        "kubectl label node {node} backstay.dev/exempt-",
+    )
+    CannotRunElsewhere = Entry(
+        "{workload} cannot run on another node: {because}.",
+        "The workload is bound to the node, for example by a local volume. To take it away there "
+        "would not bring it back anywhere else.",
+    )
+    StaleView = Entry(
+        "Our view of the cluster is {seconds} s old, which is too old to act on.",
+        "The API has not been heard of for too long. A decision on old news could hit a node that "
+        "is back by now, so none is made until the view is fresh.",
+        "backstay doctor",
+    )
+    EvidenceContradicted = Entry(
+        "{node} was declared dead, but it shows life ({sign}).",
+        "Somebody or something said that the node is off, and then a sign of life was seen. All "
+        "evidence of that boot is void and everything stops. It may be a node that is cut off.",
+        "backstay confirm-dead {node} --withdraw",
+    )
+    GuestAliveKubeletDead = Entry(
+        "The kubelet of {node} is silent but virt-handler is not: {workload} is running there.",
+        "Only the kubelet has died. The guests run and are not disturbed; to start them elsewhere "
+        "would make second copies.",
+        "restart the kubelet on {node}",
+    )
+    ProofMissing = Entry(
+        "{workload} is held: nothing proves that {node} cannot write to {volumes} any more.",
+        "The node is silent, but a node that is only cut off could still run the workload. A "
+        "second copy would write to the same disk. It is restarted as soon as there is proof.",
+        "make sure that {node} is off, then: backstay confirm-dead {node}",
+    )
+    ProofExpired = Entry(
+        "The proof that {node} is dead no longer holds: {because}.",
+        "Proof is looked at again after the barrier, right before anything is removed. This time "
+        "it did not hold any more, so nothing was removed and everything is decided anew.",
+        "backstay explain node/{node}",
+    )
+    AlreadyEnded = Entry(
+        "{workload} has ended by itself.",
+        "The pod has succeeded or failed and holds nothing any more.",
+    )
+
+    # What is done, step by step
+
+    DeathConfirmed = Entry(
+        "{by} confirmed that {node} is dead: {because}.",
+        "A person vouches that this boot of the node is off. It counts until a sign of life is "
+        "seen, or until it is withdrawn.",
+    )
+    BarrierRaised = Entry(
+        "{node} takes no new pods, and {count} of its pods are marked as deleted.",
+        "From here on no kubelet will ever start these pods again, whatever comes back. The proof "
+        "is looked at again after this moment, and only then is anything removed.",
+    )
+    ProofHolds = Entry(
+        "It is proven that {node} is dead: {because}.",
+        "Looked at again after the barrier, the evidence still holds.",
+    )
+    Released = Entry(
+        "{workload} was released from {node} and can start elsewhere.",
+        "Its pod on the dead node was removed. Its own controller now creates it anew.",
+    )
+    Recovered = Entry(
+        "{workload} runs on {target}.",
+        "It is up again on a node that is alive.",
+    )
+    StaysDown = Entry(
+        "{workload} was released from {node} but stays down: {because}.",
+        "Its run strategy does not start it again by itself; that is its owner's choice.",
+        "virtctl start {name} -n {namespace}",
+    )
+    WouldRecover = Entry(
+        "{workload} would restart on another node as soon as {node} is proven dead.",
+        "Nothing stands in its way but the proof.",
+    )
+
+    # Confirmations that do not count
+
+    ConfirmationRefused = Entry(
+        "The confirmation that {node} is dead does not count: {because}.",
+        "A confirmation is bound to one boot of one node. It does not count for another boot, nor "
+        "for a node that has shown life since it was given.",
+        "backstay explain node/{node}",
+    )
+
+    def because(self, **about: object) -> Why:
+        """Filled in. A name that the entry needs and is not given is a bug, and raises."""
+        entry = self.value
+        return Why(self.name, entry.sentence.format(**about), entry.next.format(**about))

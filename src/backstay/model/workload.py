@@ -1,0 +1,77 @@
+"""Workloads: what runs on a node, what it could write to, and whether it can run elsewhere."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class WorkloadKind(StrEnum):
+    VIRTUAL_MACHINE = "VirtualMachine"
+    INSTANCE = "VirtualMachineInstance"
+    """A virtual machine instance without a virtual machine behind it."""
+    STATEFUL_SET = "StatefulSet"
+    OTHER = "Pod"
+
+
+class PodRef(msgspec.Struct, frozen=True):
+    """One pod at one version: enough to delete exactly it and nothing else."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Volume(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim that a workload has mounted. What could not be looked up is empty, never guessed."""
+
+    claim: str
+    pv: str = ""
+    driver: str = ""
+    access_modes: tuple[str, ...] = ()
+    block: bool = False
+    only_on: str = ""
+    """The node to which the volume is bound; empty if it can go anywhere."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person would call one thing: a virtual machine, one replica of a StatefulSet.
+
+    ``pods`` are all pods on the node that belong to it, the launcher before its helpers.
+    ``label`` is what its labels say about protection: True, False, or None where they are silent.
+    ``run_strategy`` is a virtual machine's; ``restarts`` says whether somebody creates it anew
+    once its pods are gone.
+    """
+
+    kind: WorkloadKind
+    namespace: str
+    name: str
+    node: str
+    pods: tuple[PodRef, ...]
+    volumes: tuple[Volume, ...] = ()
+    label: bool | None = None
+    run_strategy: str = ""
+    restarts: bool = True
+    pinned_by: str = ""
+    ended: bool = False
+    marked: bool = False
+    """All of its pods carry a deletion timestamp."""
+    priority: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        """As a sentence speaks of it."""
+        words = {
+            WorkloadKind.VIRTUAL_MACHINE: "VM",
+            WorkloadKind.INSTANCE: "VMI",
+            WorkloadKind.STATEFUL_SET: "StatefulSet pod",
+            WorkloadKind.OTHER: "pod",
+        }
+        return f"{words[self.kind]} {self.namespace}/{self.name}"

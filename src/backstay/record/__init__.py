@@ -1,0 +1,1 @@
+"""Telling: Events, metrics, logs, incidents, and the flight recorder."""
