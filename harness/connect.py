@@ -13,12 +13,20 @@ from backstay.kube.projection import Projection
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import Resource
 from backstay.seam.aiohttp_transport import AiohttpTransport
+from backstay.seam.real import open_seams
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Tls
+from backstay.sim.nodes.fleet import HollowFleet
+from backstay.sim.nodes.kubelet import Pace
 from backstay.sim.nodes.wire import Json
 from harness import pki
 from harness.cluster import ControlPlane
+
+REAL_PACE = Pace()
+
+FAST_PACE = Pace(lease=1.0, status=1.0)
+"""Heartbeats for a control plane with ``cluster.FAST`` timers."""
 
 
 class GivenAccess:
@@ -56,6 +64,13 @@ async def connect(plane: ControlPlane, user: str = pki.ADMIN) -> AsyncIterator[K
         yield KubeClient(transport, access(plane, user), user_agent="backstay-harness")
     finally:
         await transport.close()
+
+
+@asynccontextmanager
+async def hollow_nodes(client: KubeClient, *, pace: Pace = REAL_PACE) -> AsyncIterator[HollowFleet]:
+    """Hollow nodes on the control plane of this client, on this machine's network and clocks."""
+    async with open_seams() as seams, HollowFleet(client, seams, pace=pace) as fleet:
+        yield fleet
 
 
 class _Object(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """A cluster to break by hand: ``python -m harness`` (``make control-plane``).
 
 Boots a control plane with hollow nodes and stays until Ctrl-C. At a terminal there is a prompt
-for faults; what the commands do is in ``hollow.py``. Everything is gone at the end.
+for faults; what the commands do is in ``backstay.sim.nodes.node``. Everything is gone at the end.
 """
 
 import argparse
@@ -15,24 +15,27 @@ from contextlib import AsyncExitStack
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
 from backstay.kube.resource import NODES, PODS
-from backstay.sim.nodes.hollow import FAST_PACE, REAL_PACE, HollowFleet, HollowNode
+from backstay.sim.nodes.fleet import HollowFleet
+from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.wire import Json
 from harness.build import Binaries, BuildError, ensure_binaries
 from harness.cluster import FAST, KUBERNETES_TIMERS, ControlPlane, ControlPlaneError
-from harness.connect import connect, until
+from harness.connect import FAST_PACE, REAL_PACE, connect, hollow_nodes, until
 
 _PROMPT = "> "
 
 _HELP = """\
-  nodes       every node: how it is, what the API thinks of it, what runs there
-  truth       every pod: where it really runs, and what the API says
-  kill N      N loses its power
-  freeze N    N's kubelet stands still, its containers run on
-  thaw N      it goes on
-  cut N       N and the API no longer reach each other, its containers run on
-  heal N      they do again
-  reboot N    N loses its power, if it still had any, and boots anew
-  quit        ends everything, like Ctrl-C"""
+  nodes             every node: how it is, what the API thinks of it, what runs there
+  truth             every pod: where it really runs, and what the API says
+  kill N            N loses its power
+  freeze N          N's kubelet stands still, its containers run on
+  thaw N            it goes on
+  cut N             N and the API no longer reach each other, its containers run on
+  heal N            they do again
+  kubelet-kill N    N's kubelet dies alone, its containers run on
+  kubelet-start N   N gets a new one, which takes over what runs
+  reboot N          N loses its power, if it still had any, and boots anew
+  quit              ends everything, like Ctrl-C"""
 
 
 class Console:
@@ -41,12 +44,14 @@ class Console:
     def __init__(self, fleet: HollowFleet, client: KubeClient) -> None:
         self._fleet = fleet
         self._client = client
-        self._on_node: dict[str, Callable[[HollowNode], str]] = {
+        self._on_node: dict[str, Callable[[Node], str]] = {
             "kill": _kill,
             "freeze": _freeze,
             "thaw": _thaw,
             "cut": _cut,
             "heal": _heal,
+            "kubelet-kill": _kill_kubelet,
+            "kubelet-start": _start_kubelet,
             "reboot": _reboot,
         }
 
@@ -104,7 +109,7 @@ class Console:
         return _table(("POD", "UID", "REALLY RUNS ON", "THE API SAYS"), rows)
 
 
-def _kill(node: HollowNode) -> str:
+def _kill(node: Node) -> str:
     if node.boot_id is None:
         return f"{node.name} is off already."
     ended = len(node.truth)
@@ -112,33 +117,47 @@ def _kill(node: HollowNode) -> str:
     return f"{node.name} lost its power; pods ended: {ended}."
 
 
-def _freeze(node: HollowNode) -> str:
+def _freeze(node: Node) -> str:
     if node.boot_id is None:
         return f"{node.name} is off."
     node.freeze()
     return f"{node.name} stands still; pods that run on: {len(node.truth)}."
 
 
-def _thaw(node: HollowNode) -> str:
+def _thaw(node: Node) -> str:
     if not node.frozen:
         return f"{node.name} is not frozen."
     node.thaw()
     return f"{node.name} goes on."
 
 
-def _cut(node: HollowNode) -> str:
+def _cut(node: Node) -> str:
     node.cut_off()
     return f"{node.name} is cut off; pods that run on: {len(node.truth)}."
 
 
-def _heal(node: HollowNode) -> str:
-    if not node.cut:
+def _heal(node: Node) -> str:
+    if node.cut is None:
         return f"{node.name} is not cut off."
     node.heal()
     return f"{node.name} reaches the API again."
 
 
-def _reboot(node: HollowNode) -> str:
+def _kill_kubelet(node: Node) -> str:
+    if not node.has_kubelet:
+        return f"{node.name} has no kubelet already."
+    node.kill_kubelet()
+    return f"{node.name} has no kubelet any more; pods that run on: {len(node.truth)}."
+
+
+def _start_kubelet(node: Node) -> str:
+    if node.boot_id is None:
+        return f"{node.name} is off."
+    node.start_kubelet()
+    return f"{node.name} has a kubelet again."
+
+
+def _reboot(node: Node) -> str:
     node.reboot()
     return f"{node.name} boots again, as {node.boot_id}."
 
@@ -192,7 +211,7 @@ async def _session(binaries: Binaries, nodes: int, *, fast: bool) -> None:
         timers, pace = (FAST, FAST_PACE) if fast else (KUBERNETES_TIMERS, REAL_PACE)
         plane = await stack.enter_async_context(ControlPlane(binaries, timers=timers))
         client = await stack.enter_async_context(connect(plane))
-        fleet = await stack.enter_async_context(HollowFleet(client, pace=pace))
+        fleet = await stack.enter_async_context(hollow_nodes(client, pace=pace))
         names = [f"n{number}" for number in range(1, nodes + 1)]
         fleet.add(*names)
         await until(client, NODES, lambda seen: _all_ready(seen, nodes), timeout=60)

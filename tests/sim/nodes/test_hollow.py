@@ -7,10 +7,10 @@ import pytest
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound
 from backstay.kube.resource import NODES, PODS, Resource
-from backstay.sim.nodes.hollow import FAST_PACE, HollowFleet
+from backstay.sim.nodes.fleet import HollowFleet
 from backstay.sim.nodes.truth import What
 from backstay.sim.nodes.wire import Json
-from harness.connect import until
+from harness.connect import FAST_PACE, hollow_nodes, until
 from harness.console import Console
 
 pytestmark = pytest.mark.real
@@ -112,7 +112,7 @@ def is_open(node: Json) -> bool:
 
 @pytest.fixture
 async def cluster(client: KubeClient, namespace: str) -> AsyncIterator[Cluster]:
-    async with HollowFleet(client, pace=FAST_PACE) as fleet:
+    async with hollow_nodes(client, pace=FAST_PACE) as fleet:
         yield Cluster(client, fleet, namespace)
 
 
@@ -257,7 +257,7 @@ async def test_settled_nodes_and_pods_are_not_written_to_again(cluster: Cluster)
 async def test_a_fleet_takes_its_nodes_off_the_api_when_it_ends(
     client: KubeClient, namespace: str
 ) -> None:
-    async with HollowFleet(client, pace=FAST_PACE) as fleet:
+    async with hollow_nodes(client, pace=FAST_PACE) as fleet:
         (name,) = await Cluster(client, fleet, namespace).add_nodes(1)
     with pytest.raises(NotFound):
         await client.get(NODES, name)
@@ -289,5 +289,5 @@ async def test_the_console_shows_where_the_truth_and_the_api_differ(cluster: Clu
 async def test_the_console_answers_a_mistake_with_one_sentence(
     client: KubeClient, line: str, answer: str
 ) -> None:
-    async with HollowFleet(client) as fleet:
+    async with hollow_nodes(client) as fleet:
         assert await Console(fleet, client).answer(line) == answer

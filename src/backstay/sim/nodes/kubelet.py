@@ -10,16 +10,21 @@ The rules, as a real kubelet keeps them (pkg/kubelet/pod_workers.go and status_m
   API has been told its final phase.
 * What ran before a loss of power starts again if its restart policy allows it. A pod with
   ``restartPolicy: Never`` has failed.
+* A pod whose claims have volumes is started once they are there (``resolved``, ``mounted``).
+  What has to be attached for that is *in use* from before it is mounted until after nothing of
+  the pod runs any more.
+* A kubelet that begins while containers run takes them over, and ends those that no pod wants.
 * Two pods of the same name and different uids do not know of each other.
 
 ``advance`` does all that is due. A kubelet that is frozen is simply not called.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
 from backstay.seam.clock import WallClock
 from backstay.sim.nodes.podstatus import Facts, Step, differs, pod_status
-from backstay.sim.nodes.runtime import Runtime
+from backstay.sim.nodes.runtime import Mount, Runtime
 from backstay.sim.nodes.wire import Json, Pod
 
 KILLED = 137
@@ -36,6 +41,16 @@ class Pace:
     lease_duration: int = 40
     status: float = 10.0
     report: float = 300.0
+    mount_retry: float = 0.5
+    longest_mount_retry: float = 122.0
+    second: float = 1.0
+    """How long a second of a grace period lasts."""
+
+    def scaled(self, factor: float) -> "Pace":
+        """The same at another speed. A lease's duration is a whole number."""
+        changes = {each.name: getattr(self, each.name) * factor for each in fields(self)}
+        changes["lease_duration"] = max(1, round(changes["lease_duration"]))
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,11 @@ class _Worker:
     gone: bool = False
     deleted: bool = False
     dirty: bool = False
+    mounts: tuple[Mount, ...] | None = None
+
+    @property
+    def lacks_volumes(self) -> bool:
+        return self.step is Step.STARTING and self.due is None
 
     def move(self, step: Step, *, due: float | None = None) -> None:
         self.step = step
@@ -97,6 +117,38 @@ class Kubelet:
             worker.gone = True
             self._consider(worker, now)
 
+    # Volumes
+
+    def lacking_volumes(self) -> list[Pod]:
+        """The pods that wait for their volumes."""
+        return [worker.pod for worker in self._workers.values() if worker.lacks_volumes]
+
+    def resolved(self, uid: str, mounts: tuple[Mount, ...]) -> None:
+        """It is known what the pod's claims stand for."""
+        if worker := self._workers.get(uid):
+            worker.mounts = mounts
+
+    def mounted(self, uid: str, now: float) -> None:
+        """All of it is attached and can be used."""
+        worker = self._workers.get(uid)
+        if worker is not None and worker.lacks_volumes:
+            worker.due = now + self._pace.start
+
+    @property
+    def in_use(self) -> list[str]:
+        """The devices that must not be detached from this node."""
+        busy = (w.mounts or () for w in self._workers.values() if w.step is not Step.ENDED)
+        return sorted({mount.device for mounts in busy for mount in mounts if mount.device})
+
+    def take_over(self, is_wanted: Callable[[str], bool], now: float) -> None:
+        """Ends containers of an earlier kubelet that the API has no pod for."""
+        for uid, run in self._runtime.running.items():
+            if uid not in self._workers and not is_wanted(uid):
+                ip = str(run.pod.status.get("podIP", ""))
+                worker = _Worker(run.pod, Step.RUNNING, ip, gone=True, mounts=run.mounts)
+                self._workers[uid] = worker
+                self._consider(worker, now)
+
     # What is due
 
     def advance(self, now: float) -> float | None:
@@ -131,11 +183,16 @@ class Kubelet:
     # Inside
 
     def _admit(self, pod: Pod, now: float) -> _Worker:
+        run = self._runtime.running.get(pod.uid)
+        if run is not None:
+            ip = str(pod.status.get("podIP", ""))
+            return _Worker(pod, Step.RUNNING, ip, mounts=run.mounts)
         self._addresses += 1
         ip = f"{self._pod_subnet}.{self._addresses % 250 + 1}"
         ended = self._runtime.ended(pod.uid)
         if ended is None or _restartable(pod, ended.code):
-            return _Worker(pod, Step.STARTING, ip, due=now + self._pace.start)
+            due = None if pod.claims else now + self._pace.start
+            return _Worker(pod, Step.STARTING, ip, due=due)
         why = f"restartPolicy {pod.spec.restart_policy} does not let it run again"
         self._runtime.refuse(pod, why=why)
         return _Worker(pod, Step.ENDED, ip)
@@ -156,7 +213,12 @@ class Kubelet:
         self._note(worker)
 
     def _time_to_stop(self, pod: Pod) -> float:
-        return min(self._pace.stop, _grace(pod))
+        return min(self._pace.stop, self._grace(pod))
+
+    def _grace(self, pod: Pod) -> float:
+        granted = pod.metadata.deletion_grace_period_seconds
+        seconds = pod.spec.termination_grace_period_seconds if granted is None else granted
+        return max(1, seconds) * self._pace.second
 
     def _notice_exit(self, worker: _Worker, now: float) -> None:
         if worker.step not in (Step.RUNNING, Step.STOPPING) or self._runtime.runs(worker.pod.uid):
@@ -174,7 +236,7 @@ class Kubelet:
     def _act(self, worker: _Worker) -> None:
         pod = worker.pod
         if worker.step is Step.STOPPING:
-            killed = self._pace.stop > _grace(pod)
+            killed = self._pace.stop > self._grace(pod)
             self._runtime.stop(
                 pod.uid,
                 code=KILLED if killed else 0,
@@ -184,7 +246,8 @@ class Kubelet:
             worker.move(Step.ENDED)
         else:
             again = self._runtime.ended(pod.uid) is not None
-            self._runtime.start(pod, why="started again" if again else "started")
+            why = "started again" if again else "started"
+            self._runtime.start(pod, why=why, mounts=worker.mounts or ())
             worker.move(Step.RUNNING)
 
     def _note(self, worker: _Worker) -> None:
@@ -224,11 +287,6 @@ def _must_end(worker: _Worker) -> str | None:
     if worker.pod.over:
         return f"its phase is {worker.pod.phase}"
     return None
-
-
-def _grace(pod: Pod) -> float:
-    granted = pod.metadata.deletion_grace_period_seconds
-    return max(1, pod.spec.termination_grace_period_seconds if granted is None else granted)
 
 
 def _restartable(pod: Pod, code: int) -> bool:

@@ -1,5 +1,6 @@
 """The objects by which a node is known to the API: its Node and its Lease."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -24,7 +25,14 @@ class NodeIdentity:
 
     name: str
     ip: str
-    labels: dict[str, str] = field(default_factory=dict)
+    pod_subnet: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def numbered(cls, name: str, number: int, labels: Mapping[str, str]) -> "NodeIdentity":
+        """Addresses that no other number has; there is room for some 16,000."""
+        high, low = divmod(number, 250)
+        return cls(name, f"10.64.{high}.{low}", f"10.{128 + high}.{low}", labels)
 
 
 def node_object(identity: NodeIdentity, *, boot: str, now: datetime) -> Json:
@@ -36,14 +44,21 @@ def node_object(identity: NodeIdentity, *, boot: str, now: datetime) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": identity.name, "labels": labels | identity.labels},
+        "metadata": {"name": identity.name, "labels": {**labels, **identity.labels}},
         "status": node_status(identity, {}, boot=boot, now=now),
     }
 
 
-def node_status(identity: NodeIdentity, current: Json, *, boot: str, now: datetime) -> Json:
+def node_status(
+    identity: NodeIdentity,
+    current: Json,
+    *,
+    boot: str,
+    now: datetime,
+    in_use: Sequence[str] = (),
+) -> Json:
     """What the kubelet says of its node; ``current`` is the status that the API has."""
-    return {
+    status: Json = {
         "capacity": CAPACITY,
         "allocatable": CAPACITY,
         "addresses": [
@@ -64,6 +79,9 @@ def node_status(identity: NodeIdentity, current: Json, *, boot: str, now: dateti
         },
         "conditions": _conditions(current, now=now),
     }
+    if in_use or current.get("volumesInUse"):
+        status["volumesInUse"] = list(in_use) or None
+    return status
 
 
 def node_differs(wanted: Json, current: Json) -> bool:
@@ -71,6 +89,7 @@ def node_differs(wanted: Json, current: Json) -> bool:
     return (
         _verdicts(wanted) != {k: v for k, v in _verdicts(current).items() if k in _CONDITIONS}
         or wanted["nodeInfo"]["bootID"] != current.get("nodeInfo", {}).get("bootID")
+        or (wanted.get("volumesInUse") or []) != (current.get("volumesInUse") or [])
     )  # fmt: skip
 
 

@@ -3,10 +3,13 @@
 The machine has power or not, and a boot id for as long as it has. What ran when the power went
 is remembered on its disk as ended with code 255, as containerd does; nothing of it starts again
 by itself. Everything that happens is written to the ground truth in the same instant.
+
+Containers outlive the kubelet that started them. Whoever has to know that something started or
+stopped waits for ``changed``: it tells that there is news and not what, so that nobody can miss
+any.
 """
 
-import hashlib
-import uuid
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +18,8 @@ from backstay.sim.nodes.truth import Truth, What
 from backstay.sim.nodes.wire import Pod
 
 POWER_LOST = 255
+
+_HEX = str.maketrans("ghijklmnopqrstuvwxyz", "0123456789abcdef0123")
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,22 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class _Run:
+class Mount:
+    """A PersistentVolume as a pod has it. ``device`` is how controllers call what has to be
+    attached to the node for that, and empty where nothing has."""
+
+    volume: str
+    device: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """Containers that run, and the volumes that they have."""
+
     pod: Pod
     started_at: datetime
+    mounts: tuple[Mount, ...] = ()
 
 
 class Runtime:
@@ -39,22 +57,31 @@ class Runtime:
     def __init__(self, node: str, *, truth: Truth, wall: WallClock, rng: Rng) -> None:
         self.node = node
         self.boot: str | None = None
+        self.changes = 0
         self._truth = truth
         self._wall = wall
         self._rng = rng
-        self._running: dict[str, _Run] = {}
+        self._news = asyncio.Event()
+        self._running: dict[str, Run] = {}
         # On disk: both survive a loss of power.
         self._ended: dict[str, Ended] = {}
         self._starts: dict[str, int] = {}
 
     def power_on(self) -> None:
-        digest = hashlib.sha256(self._rng.token(32).encode()).digest()
-        self.boot = str(uuid.UUID(bytes=digest[:16], version=4))
+        digits = self._rng.token(32).translate(_HEX)
+        self.boot = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def lose_power(self) -> None:
         for uid in list(self._running):
             self.stop(uid, code=POWER_LOST, reason="Unknown", why="power loss")
         self.boot = None
+
+    # What runs
+
+    @property
+    def running(self) -> dict[str, Run]:
+        """By uid; a copy, so that whoever goes through it may stop what it finds."""
+        return dict(self._running)
 
     def runs(self, uid: str) -> bool:
         return uid in self._running
@@ -76,15 +103,24 @@ class Runtime:
     def restarts(self, uid: str) -> int:
         return max(0, self._starts.get(uid, 0) - 1)
 
-    def start(self, pod: Pod, *, why: str) -> None:
-        self._running[pod.uid] = _Run(pod, self._wall.now())
+    async def changed(self, since: int) -> int:
+        """Returns ``changes`` as soon as it is more than ``since``: something started or stopped,
+        or somebody should look again."""
+        while self.changes <= since:
+            await self._news.wait()
+        return self.changes
+
+    # What happens
+
+    def start(self, pod: Pod, *, why: str, mounts: tuple[Mount, ...] = ()) -> None:
+        self._running[pod.uid] = Run(pod, self._wall.now(), mounts)
         self._starts[pod.uid] = self._starts.get(pod.uid, 0) + 1
-        self._record(What.STARTED, pod, why)
+        self._record(What.STARTED, pod, why, mounts)
 
     def stop(self, uid: str, *, code: int, reason: str, why: str) -> None:
         run = self._running.pop(uid)
         self._ended[uid] = Ended(code, reason, run.started_at, self._wall.now())
-        self._record(What.STOPPED, run.pod, why)
+        self._record(What.STOPPED, run.pod, why, run.mounts)
 
     def refuse(self, pod: Pod, *, why: str) -> None:
         self._record(What.REFUSED, pod, why)
@@ -94,7 +130,7 @@ class Runtime:
         self._ended.pop(uid, None)
         self._starts.pop(uid, None)
 
-    def _record(self, what: What, pod: Pod, why: str) -> None:
+    def _record(self, what: What, pod: Pod, why: str, mounts: tuple[Mount, ...] = ()) -> None:
         self._truth.record(
             what,
             node=self.node,
@@ -103,4 +139,8 @@ class Runtime:
             namespace=pod.namespace,
             name=pod.name,
             why=why,
+            volumes=tuple(mount.volume for mount in mounts if mount.writable),
         )
+        self.changes += 1
+        self._news.set()
+        self._news = asyncio.Event()

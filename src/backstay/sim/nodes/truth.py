@@ -3,20 +3,29 @@
 It is written by the machines themselves (``runtime.py``) at the moment when something starts or
 stops, and read by whoever must know: two copies of one workload at once are the disaster that
 Backstay exists to prevent, and the API alone can never show it. The log is only ever added to.
+
+Who can write to a volume follows from what runs: every running pod that has it, on each node
+that the storage does not refuse (``bar``), unless nothing in that pod writes at the moment
+(``hold_back``: the target of a migration). A volume goes by the name of its PersistentVolume.
 """
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
 class What(enum.Enum):
-    """``REFUSED`` is a pod that a kubelet learned of and will never start."""
+    """``REFUSED`` is a pod that a kubelet learned of and will never start; ``HELD_BACK`` and
+    ``WRITING`` are pods that run on; ``BARRED`` and ``ADMITTED`` are of a node and volumes."""
 
     STARTED = "started"
     STOPPED = "stopped"
     REFUSED = "refused"
+    HELD_BACK = "held back"
+    WRITING = "writing"
+    BARRED = "barred"
+    ADMITTED = "admitted"
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,13 @@ class Running:
     namespace: str
     name: str
     since: float
+    volumes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the log; ``at`` is the event loop's time."""
+    """One line of the log; ``at`` is the event loop's time. ``volumes`` are those that the pod
+    can write to, if it can write at all, or those that a node is barred from."""
 
     at: float
     node: str
@@ -43,6 +54,10 @@ class Entry:
     name: str
     what: What
     why: str
+    volumes: tuple[str, ...] = ()
+
+
+Follower = Callable[[Entry], None]
 
 
 class Truth:
@@ -52,7 +67,12 @@ class Truth:
         self.log: list[Entry] = []
         self._now = now
         self._running: dict[tuple[str, str], Running] = {}
+        self._held_back: set[tuple[str, str]] = set()
+        self._barred: set[tuple[str, str]] = set()
+        self._followers: tuple[Follower, ...] = ()
         self._changed = asyncio.Event()
+
+    # What runs
 
     def running(self, node: str | None = None) -> list[Running]:
         return [each for each in self._running.values() if node in (None, each.node)]
@@ -70,9 +90,55 @@ class Truth:
         count = most = 0
         for entry in self.log:
             if (entry.namespace, entry.name) == (namespace, name):
-                count += {What.STARTED: 1, What.STOPPED: -1, What.REFUSED: 0}[entry.what]
+                count += {What.STARTED: 1, What.STOPPED: -1}.get(entry.what, 0)
                 most = max(most, count)
         return most
+
+    # Who can write
+
+    def writers(self, volume: str) -> list[Running]:
+        """The pods that can complete a write to this volume now."""
+        return [
+            each
+            for (node, uid), each in self._running.items()
+            if volume in each.volumes
+            and (node, volume) not in self._barred
+            and (node, uid) not in self._held_back
+        ]
+
+    def bar(self, node: str, volumes: Iterable[str], *, why: str) -> None:
+        """The storage refuses what this node writes to these volumes from now on."""
+        barred = tuple(volumes)
+        self._barred.update((node, volume) for volume in barred)
+        self._add(Entry(self._now(), node, "", "", "", "", What.BARRED, why, barred))
+
+    def admit(self, node: str, volumes: Iterable[str], *, why: str) -> None:
+        """The storage takes its writes again."""
+        admitted = tuple(volumes)
+        self._barred.difference_update((node, volume) for volume in admitted)
+        self._add(Entry(self._now(), node, "", "", "", "", What.ADMITTED, why, admitted))
+
+    def hold_back(self, node: str, uid: str, *, why: str) -> None:
+        """Nothing in this pod writes for now, as in a migration's target until the guest is there
+        and in its source from then on."""
+        self._held_back.add((node, uid))
+        self._note(self._running[node, uid], What.HELD_BACK, why)
+
+    def let_write(self, node: str, uid: str, *, why: str) -> None:
+        self._held_back.discard((node, uid))
+        self._note(self._running[node, uid], What.WRITING, why)
+
+    # Following it
+
+    def follow(self, follower: Follower) -> Callable[[], None]:
+        """Calls it with every new entry, when what the entry tells is already true; returns how
+        to end that."""
+        self._followers = (*self._followers, follower)
+
+        def release() -> None:
+            self._followers = tuple(each for each in self._followers if each is not follower)
+
+        return release
 
     async def until(self, holds: Callable[[], bool], *, timeout: float = 15.0) -> None:
         """Waits for something to become true of what runs; ``TimeoutError`` if it does not."""
@@ -80,15 +146,40 @@ class Truth:
             while not holds():
                 await self._changed.wait()
 
+    # What the machines tell
+
     def record(
-        self, what: What, *, node: str, boot: str, uid: str, namespace: str, name: str, why: str
+        self,
+        what: What,
+        *,
+        node: str,
+        boot: str,
+        uid: str,
+        namespace: str,
+        name: str,
+        why: str,
+        volumes: tuple[str, ...] = (),
     ) -> None:
         at = self._now()
-        self.log.append(Entry(at, node, boot, uid, namespace, name, what, why))
         if what is What.STARTED:
-            self._running[node, uid] = Running(node, boot, uid, namespace, name, at)
+            self._running[node, uid] = Running(node, boot, uid, namespace, name, at, volumes)
         elif what is What.STOPPED:
             del self._running[node, uid]
+            self._held_back.discard((node, uid))
+        self._add(Entry(at, node, boot, uid, namespace, name, what, why, volumes))
+
+    def _note(self, run: Running, what: What, why: str) -> None:
+        self._add(
+            Entry(
+                self._now(), run.node, run.boot, run.uid, run.namespace, run.name, what, why,
+                run.volumes,
+            )
+        )  # fmt: skip
+
+    def _add(self, entry: Entry) -> None:
+        self.log.append(entry)
+        for follower in self._followers:
+            follower(entry)
         # Whoever waits is woken; whoever begins to wait now, waits for the next change.
         self._changed.set()
         self._changed = asyncio.Event()

@@ -20,12 +20,25 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     restart_policy: str | None = None
 
 
+class ClaimSource(msgspec.Struct, frozen=True, rename="camel"):
+    claim_name: str
+    read_only: bool = False
+
+
+class Volume(msgspec.Struct, frozen=True, rename="camel"):
+    """Only those that a PersistentVolume stands behind matter; the others are always there."""
+
+    name: str
+    persistent_volume_claim: ClaimSource | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] = ()
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     host_network: bool = False
+    volumes: tuple[Volume, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -58,6 +71,11 @@ class Pod(msgspec.Struct, frozen=True):
     @property
     def deleting(self) -> bool:
         return self.metadata.deletion_timestamp is not None
+
+    @property
+    def claims(self) -> tuple[ClaimSource, ...]:
+        sources = (volume.persistent_volume_claim for volume in self.spec.volumes)
+        return tuple(source for source in sources if source is not None)
 
     @property
     def phase(self) -> str:

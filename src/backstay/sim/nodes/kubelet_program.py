@@ -1,0 +1,228 @@
+"""The kubelet as a program: its rules (``kubelet.py``) joined to an API and to a machine.
+
+It registers its node, renews its lease, posts its status, watches its pods and tells what becomes
+of them. A failure of any of that is tried again, for ever. What it does with containers needs no
+network: a kubelet that is cut off goes on with what it knows.
+
+What it has in mind lives here and not in ``run``, so that one which was stopped can go on.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from backstay.kube.cache import Cache
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from backstay.kube.reflector import Reflector
+from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.seam import Seams
+from backstay.seam.clock import Rng, WallClock
+from backstay.seam.tasks import Tasks
+from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
+from backstay.sim.nodes.nodestatus import (
+    LEASE_NAMESPACE,
+    NodeIdentity,
+    lease_object,
+    lease_spec,
+    node_differs,
+    node_object,
+    node_status,
+)
+from backstay.sim.nodes.runtime import Runtime
+from backstay.sim.nodes.volumes import attached, resolve
+from backstay.sim.nodes.wire import Pod, pod_projection
+
+_RETRY = 0.5
+_JITTER = 0.04
+
+
+class _Pods(Cache[Pod]):
+    """Also says that there is news when there are no pods at all."""
+
+    def __init__(self, wake: asyncio.Event) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def heard(self, now: float, version: str = "") -> None:
+        super().heard(now, version)
+        self._wake.set()
+
+
+class KubeletProgram:
+    """One kubelet, from its start to its end."""
+
+    def __init__(
+        self,
+        identity: NodeIdentity,
+        runtime: Runtime,
+        *,
+        wall: WallClock,
+        pace: Pace,
+    ) -> None:
+        self._identity = identity
+        self._runtime = runtime
+        self._wall = wall
+        self._pace = pace
+        self._wake = asyncio.Event()
+        self._news = asyncio.Event()
+        self._kubelet = Kubelet(
+            runtime, pace=pace, wall=wall, host_ip=identity.ip, pod_subnet=identity.pod_subnet
+        )
+        self._pods = _Pods(self._wake)
+        self._pods.subscribe(self._pod_changed)
+        self._mounting: set[str] = set()
+        self._reported_at: float | None = None
+
+    async def run(self, client: KubeClient, seams: Seams) -> None:
+        name, rng = self._identity.name, seams.rng
+        reflector = Reflector(
+            client,
+            PODS,
+            pod_projection(),
+            self._pods,
+            rng=rng,
+            fields=f"spec.nodeName={name}",
+        )
+        every, pace = self._every, self._pace
+        self._mounting.clear()
+        async with Tasks(f"{name}/kubelet") as tasks:
+            tasks.spawn(self._follow_containers(), name="containers")
+            tasks.spawn(reflector.run(), name="pods")
+            tasks.spawn(every(pace.lease, lambda: self._renew_lease(client), rng), name="lease")
+            tasks.spawn(every(pace.status, lambda: self._post_status(client), rng), name="status")
+            tasks.spawn(self._deliver_reports(client), name="reports")
+            # Containers are started and stopped by this very task: when it is cancelled, not one
+            # more of them is.
+            await self._act(client, tasks)
+
+    # Pods and containers
+
+    async def _act(self, client: KubeClient, tasks: Tasks) -> NoReturn:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            if self._pods.synced:
+                self._kubelet.take_over(self._is_wanted, loop.time())
+            due = self._kubelet.advance(loop.time())
+            self._news.set()
+            for pod in self._kubelet.lacking_volumes():
+                if pod.uid not in self._mounting:
+                    self._mounting.add(pod.uid)
+                    tasks.spawn(self._mount(client, pod), name=f"volumes of {pod.key}")
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _is_wanted(self, uid: str) -> bool:
+        return self._pods.by_uid(uid) is not None
+
+    async def _follow_containers(self) -> NoReturn:
+        seen = self._runtime.changes
+        while True:
+            seen = await self._runtime.changed(seen)
+            self._wake.set()
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if old is not None and (new is None or new.uid != old.uid):
+            self._kubelet.lost(old.uid, now)
+        if new is not None:
+            self._kubelet.saw(new, now)
+        self._wake.set()
+
+    async def _mount(self, client: KubeClient, pod: Pod) -> None:
+        """Waits for the volumes of a pod, for as long as it needs them."""
+        wait = self._pace.mount_retry
+        try:
+            while any(each.uid == pod.uid for each in self._kubelet.lacking_volumes()):
+                with contextlib.suppress(KubeError):
+                    mounts = await resolve(client, pod)
+                    if mounts is not None:
+                        self._kubelet.resolved(pod.uid, mounts)
+                        if await attached(client, self._identity.name, mounts):
+                            self._kubelet.mounted(pod.uid, asyncio.get_running_loop().time())
+                            self._wake.set()
+                            return
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, self._pace.longest_mount_retry)
+        finally:
+            self._mounting.discard(pod.uid)
+
+    # Heartbeats
+
+    async def _every(
+        self, seconds: float, action: Callable[[], Awaitable[None]], rng: Rng
+    ) -> NoReturn:
+        """Like a kubelet's loops: a failure is tried again soon, and for ever."""
+        while True:
+            try:
+                await action()
+            except KubeError:
+                wait = min(_RETRY, seconds)
+            else:
+                wait = seconds * (1 + _JITTER * rng.random())
+            await asyncio.sleep(wait)
+
+    async def _renew_lease(self, client: KubeClient) -> None:
+        name = self._identity.name
+        spec = lease_spec(name, duration=self._pace.lease_duration, now=self._wall.now())
+        try:
+            await client.merge_patch(LEASES, name, {"spec": spec}, namespace=LEASE_NAMESPACE)
+        except NotFound:
+            node = await client.get(NODES, name)
+            lease = lease_object(self._identity, node.json()["metadata"]["uid"], spec)
+            await client.create(LEASES, lease, namespace=LEASE_NAMESPACE)
+
+    async def _post_status(self, client: KubeClient) -> None:
+        """Registers the node, and later writes only what is new, or every few minutes."""
+        name, boot, now = self._identity.name, self._runtime.boot or "", self._wall.now()
+        if self._reported_at is None:
+            with contextlib.suppress(AlreadyExists):
+                await client.create(NODES, node_object(self._identity, boot=boot, now=now))
+        current = (await client.get(NODES, name)).json()["status"]
+        wanted = node_status(
+            self._identity, current, boot=boot, now=now, in_use=self._kubelet.in_use
+        )
+        loop = asyncio.get_running_loop()
+        expired = self._reported_at is None or loop.time() - self._reported_at > self._pace.report
+        if expired or node_differs(wanted, current):
+            await client.strategic_patch(NODES, name, {"status": wanted}, subresource="status")
+            self._reported_at = loop.time()
+
+    # Reports
+
+    async def _deliver_reports(self, client: KubeClient) -> NoReturn:
+        while True:
+            self._news.clear()
+            for report in self._kubelet.reports():
+                try:
+                    await self._deliver(client, report)
+                except (NotFound, Conflict):
+                    # Gone, or replaced under its name: the watch will tell.
+                    self._kubelet.unwanted(report)
+                except KubeError:
+                    self._news.set()
+                    await asyncio.sleep(_RETRY)
+            await self._news.wait()
+
+    async def _deliver(self, client: KubeClient, report: Report) -> None:
+        pod = report.pod
+        if report.status is not None:
+            reply = await client.strategic_patch(
+                PODS,
+                pod.name,
+                # The uid makes the API refuse it for a successor of the same name.
+                {"metadata": {"uid": pod.uid}, "status": report.status},
+                namespace=pod.namespace,
+                subresource="status",
+            )
+            self._kubelet.saw(reply.into(Pod), asyncio.get_running_loop().time())
+        if report.delete:
+            await client.delete(
+                PODS, pod.name, namespace=pod.namespace, conditions={"uid": pod.uid, "grace": 0}
+            )
+            self._kubelet.deleted(report)

@@ -1,0 +1,59 @@
+"""Volumes of a pod, as a kubelet finds them: its claims, what they are bound to, and whether that
+is attached to the node.
+
+A volume of a CSI driver has to be attached unless the driver says otherwise (CSIDriver,
+``attachRequired``). It may be used when the node's status says both that this kubelet has it in
+use, so that nobody detaches it, and that it is attached.
+"""
+
+from typing import Any
+
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import NotFound
+from backstay.kube.resource import NODES, Resource
+from backstay.sim.nodes.runtime import Mount
+from backstay.sim.nodes.wire import Pod
+
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False)
+
+
+def device_name(driver: str, handle: str) -> str:
+    """As a node's ``volumesInUse`` and ``volumesAttached`` call it."""
+    return f"kubernetes.io/csi/{driver}^{handle}"
+
+
+async def resolve(client: KubeClient, pod: Pod) -> tuple[Mount, ...] | None:
+    """What the claims of a pod stand for; None while one of them is not bound."""
+    mounts = []
+    for claim in pod.claims:
+        found = (await client.get(CLAIMS, claim.claim_name, namespace=pod.namespace)).json()
+        if found.get("status", {}).get("phase") != "Bound":
+            return None
+        volume = (await client.get(VOLUMES, found["spec"]["volumeName"])).json()
+        device = await _device(client, volume["spec"])
+        mounts.append(Mount(volume["metadata"]["name"], device, not claim.read_only))
+    return tuple(mounts)
+
+
+async def attached(client: KubeClient, node: str, mounts: tuple[Mount, ...]) -> bool:
+    wanted = {mount.device for mount in mounts if mount.device}
+    if not wanted:
+        return True
+    status = (await client.get(NODES, node)).json()["status"]
+    there = {each["name"] for each in status.get("volumesAttached") or ()}
+    return wanted <= there and wanted <= set(status.get("volumesInUse") or ())
+
+
+async def _device(client: KubeClient, spec: dict[str, Any]) -> str:
+    source = spec.get("csi")
+    if source is None:
+        return ""
+    try:
+        driver = (await client.get(DRIVERS, source["driver"])).json()
+    except NotFound:
+        driver = {}
+    if driver.get("spec", {}).get("attachRequired") is False:
+        return ""
+    return device_name(source["driver"], source["volumeHandle"])
