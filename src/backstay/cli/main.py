@@ -23,7 +23,10 @@ _COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands live in modules of the same name and load when they are used."""
+    """A group whose commands live in modules of the same name and load when they are used.
+
+    A dash in a command's name is an underscore in its module's.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -31,7 +34,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = importlib.import_module(f"backstay.cli.{cmd_name}").command
+        command = importlib.import_module(f"backstay.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 
