@@ -182,6 +182,8 @@ def test_a_node_has_every_field_in_its_place() -> None:
         unschedulable=True,
         taints=("node.kubernetes.io/unreachable:NoExecute", "gpu:NoSchedule"),
         kubelet_version="v1.36.3",
+        heartbeat="",
+        exempt=False,
     )
 
 
@@ -194,6 +196,8 @@ BARE_NODE = NodeRow(
     unschedulable=False,
     taints=(),
     kubelet_version="",
+    heartbeat="",
+    exempt=False,
 )
 
 

@@ -5,6 +5,7 @@ from itertools import chain
 import msgspec
 
 from backstay.kube.projection import Meta, Projection, share
+from backstay.model.labels import EXEMPT, HEARTBEAT
 
 NO_STRINGS: tuple[str, ...] = ()
 
@@ -130,8 +131,13 @@ class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     node_info: NodeInfo | None = None
 
 
+class NodeMeta(Meta, frozen=True, gc=False, rename="camel"):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
 class Node(msgspec.Struct, frozen=True, gc=False):
-    metadata: Meta
+    metadata: NodeMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -140,6 +146,7 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     """A node as a cache keeps it.
 
     ``ready`` is the condition's status: True, False or Unknown. ``taints`` are ``key:effect``.
+    ``heartbeat`` is what KubeVirt's virt-handler last wrote, if there is one.
     """
 
     key: str
@@ -150,20 +157,24 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     unschedulable: bool
     taints: tuple[str, ...]
     kubelet_version: str
+    heartbeat: str
+    exempt: bool
 
 
 def node_row(node: Node) -> NodeRow:
-    info = node.status.node_info or NodeInfo()
+    meta, info = node.metadata, node.status.node_info or NodeInfo()
     ready = [c.status for c in node.status.conditions or () if c.type == "Ready"]
     return NodeRow(
-        key=node.metadata.name,
-        uid=node.metadata.uid,
-        version=node.metadata.resource_version,
+        key=meta.name,
+        uid=meta.uid,
+        version=meta.resource_version,
         boot_id=info.boot_id,
         ready=share(ready[0] if ready else "Unknown"),
         unschedulable=bool(node.spec.unschedulable),
         taints=tuple(share(f"{t.key}:{t.effect}") for t in node.spec.taints or ()),
         kubelet_version=share(info.kubelet_version),
+        heartbeat=(meta.annotations or {}).get(HEARTBEAT, ""),
+        exempt=(meta.labels or {}).get(EXEMPT) == "true",
     )
 
 
