@@ -74,12 +74,12 @@ def guests_alive(life: NodeLife, facts: NodeFacts) -> bool:
     return not shows_life(life, facts) and _after(facts.heartbeat_changed_at, life.suspected_at)
 
 
-def silence(facts: NodeFacts, now: float) -> float:
-    """For how long the lease has not changed. A node without a lease has told us nothing that
-    could have stopped, so it is never suspected."""
+def silence(facts: NodeFacts) -> float:
+    """For how long we have watched the lease not change. A node without a lease has told us
+    nothing that could have stopped, so it is never suspected."""
     if facts.lease_seen_at is None:
         return 0.0
-    return now - (facts.lease_changed_at or facts.lease_seen_at)
+    return facts.looked_at - max(facts.lease_seen_at, facts.lease_changed_at or 0.0)
 
 
 def _after(seen: float | None, moment: float | None) -> bool:
@@ -102,7 +102,7 @@ def _reborn(life: NodeLife, facts: NodeFacts, now: float) -> NodeLife:
 def _watch(
     life: NodeLife, facts: NodeFacts, now: float, times: Times, *, confirmed: bool
 ) -> NodeLife:
-    silent = silence(facts, now)
+    silent = silence(facts)
     if silent < times.suspect and not (confirmed and silent > 0):
         return life
     return _turn(
@@ -120,7 +120,7 @@ def _decline(
     proven: bool,
     recovered: bool,
 ) -> NodeLife:
-    silent = silence(facts, now)
+    silent = silence(facts)
     if life.state is Life.SUSPECT and silent >= (times.confirmed if confirmed else times.lost):
         return _turn(life, Life.LOST, now, _silent(Reason.NodeLost, facts, silent))
     if life.state is Life.LOST and proven:
@@ -132,7 +132,7 @@ def _decline(
 
 
 def _settle(life: NodeLife, facts: NodeFacts, now: float, times: Times, *, clean: bool) -> NodeLife:
-    silent = silence(facts, now)
+    silent = silence(facts)
     if silent >= times.suspect:
         why = _silent(Reason.NodeSuspect, facts, silent)
         return _turn(life, Life.SUSPECT, now, why, suspected_at=now)

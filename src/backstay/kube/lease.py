@@ -43,6 +43,7 @@ from backstay.kube.limits import Backoff
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import LEASES
+from backstay.kube.versions import is_older
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.tasks import Tasks
 
@@ -101,9 +102,7 @@ class LeaseRow(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
     def is_older_than(self, other: "LeaseRow") -> bool:
-        """Versions are decimal numbers of any length; one that is not says nothing."""
-        mine, its = self.version, other.version
-        return mine.isdecimal() and its.isdecimal() and (len(mine), mine) < (len(its), its)
+        return is_older(self.version, other.version)
 
 
 def _row(lease: _Lease) -> LeaseRow:

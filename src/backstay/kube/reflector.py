@@ -27,6 +27,7 @@ from backstay.kube.limits import Backoff
 from backstay.kube.lines import Lines
 from backstay.kube.projection import Change, Page, Projection, R, W
 from backstay.kube.resource import Resource
+from backstay.kube.versions import is_older
 from backstay.seam.clock import Rng
 from backstay.seam.errors import TimedOut
 
@@ -171,7 +172,7 @@ class Reflector(Generic[W, R]):
 
     async def _complete(self, version: str) -> None:
         """The picture is whole: swap it in, slice by slice."""
-        if _is_older(version, self.cache.version):
+        if is_older(version, self.cache.version):
             self.rewinds += 1
             _log.error("%s: %s", self._resource.label, _went_back(version, self.cache.version))
         for _ in self._staged.settle(version=version, as_of=self._begun_at):
@@ -226,7 +227,7 @@ class Reflector(Generic[W, R]):
         return watch.PageRead(page.version, page.token)
 
     def _refuse_the_past(self, version: str, seen: str) -> None:
-        if _is_older(version, seen):
+        if is_older(version, seen):
             raise Undecodable(f"{self._resource.label}: {_went_back(version, seen)}")
 
     # The API
@@ -281,12 +282,6 @@ async def _give_way() -> None:
     loop to see that, one for the timer to wake the task, and one in which the task runs."""
     for _ in range(3):
         await asyncio.sleep(0)
-
-
-def _is_older(version: str, seen: str) -> bool:
-    """Versions are decimal numbers of any length; one that is not says nothing."""
-    older = version < seen if len(version) == len(seen) else len(version) < len(seen)
-    return older and version.isdecimal() and seen.isdecimal()
 
 
 def _went_back(version: str, seen: str) -> str:

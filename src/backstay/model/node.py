@@ -25,7 +25,8 @@ class Life(StrEnum):
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a node now.
 
-    ``lease_seen_at`` is when we first saw its lease (None: it has none). ``lease_changed_at`` and
+    ``looked_at`` is when we last looked; silence is counted up to there and no further.
+    ``lease_seen_at`` is since when we count (None: it has no lease). ``lease_changed_at`` and
     ``heartbeat_changed_at`` (of virt-handler) are None until we saw them change: to see a value
     for the first time says nothing about when it was written.
     """
@@ -34,6 +35,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     boot_id: str
     ready: str = "Unknown"
+    looked_at: float = 0.0
     lease_seen_at: float | None = None
     lease_changed_at: float | None = None
     heartbeat_changed_at: float | None = None

@@ -1,0 +1,244 @@
+"""Nodes: whether they live, as far as we can see.
+
+Nodes are watched. Their leases, of which each is renewed every ten seconds, are listed every few
+seconds instead: at a thousand nodes a watch on them would cost more than all the rest together.
+
+* A lease or a heartbeat counts as a sign of life when *we* saw it change. What it says about the
+  time is another machine's word and is not read.
+* A list may come from an API server that lags behind: an older version is no news.
+* Silence is counted only while we look. If the API could not be asked for a while, the leases did
+  not grow old before our eyes, and every count begins again.
+* Our view is sound only if most of the other nodes were seen to live: where everybody is silent,
+  it is we who are deaf.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import msgspec
+
+from backstay.apis.core import NODE_PROJECTION, Node, NodeRow, node_row
+from backstay.kube.cache import Cache
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import KubeError, NotFound
+from backstay.kube.projection import Meta, Projection
+from backstay.kube.reflector import Reflector
+from backstay.kube.resource import LEASES, NODES
+from backstay.kube.versions import is_older
+from backstay.model.labels import LEASE_NAMESPACE, TAINT
+from backstay.model.node import NodeFacts
+from backstay.seam.clock import Rng
+
+_log = logging.getLogger("backstay.nodes")
+
+# A list that came later than so many intervals after the one before shows nothing about silence.
+_GAP = 3
+
+_TIMEOUT = 10.0
+
+
+class _LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    renew_time: str | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True, gc=False):
+    metadata: Meta
+    spec: _LeaseSpec = _LeaseSpec()
+
+
+class LeaseSight(msgspec.Struct, frozen=True, gc=False):
+    """What a node's lease showed. ``renewed`` is compared with itself, never with a clock."""
+
+    key: str
+    uid: str
+    version: str
+    renewed: str
+
+
+def _sight(lease: _Lease) -> LeaseSight:
+    meta = lease.metadata
+    return LeaseSight(meta.name, meta.uid, meta.resource_version, lease.spec.renew_time or "")
+
+
+_LEASES: Projection[_Lease, LeaseSight] = Projection(_Lease, _sight)
+
+
+@dataclass
+class _Track:
+    """One value of one node that changes while the node lives."""
+
+    value: str
+    version: str
+    seen_at: float
+    changed_at: float | None = None
+
+    def see(self, value: str, version: str, now: float) -> bool:
+        """True if it is news."""
+        if value == self.value or is_older(version, self.version):
+            return False
+        self.value, self.version, self.changed_at = value, version, now
+        return True
+
+
+class NodeSource:
+    """See the module. ``run`` keeps it up to date; ``on_look`` is called after every look at the
+    leases, with the names of those that were renewed."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        rng: Rng,
+        interval: float,
+        on_look: Callable[[Collection[str]], None],
+    ) -> None:
+        self.cache: Cache[NodeRow] = Cache()
+        self.reflector = Reflector(client, NODES, NODE_PROJECTION, self.cache, rng=rng)
+        self.trouble: KubeError | None = None
+        self.looks = 0
+        self._client = client
+        self._rng = rng
+        self._interval = interval
+        self._on_look = on_look
+        self._leases: dict[str, _Track] = {}
+        self._heartbeats: dict[str, _Track] = {}
+        self._looked_at: float | None = None
+        self._counting_since = 0.0
+        self.cache.subscribe(self._node_changed)
+
+    # What is known
+
+    def facts(self, name: str) -> NodeFacts | None:
+        """None for a node that the API does not know (any more)."""
+        row = self.cache.get(name)
+        return None if row is None else self._facts(row)
+
+    @property
+    def names(self) -> Iterable[str]:
+        return [row.key for row in self.cache]
+
+    def age(self, now: float) -> float:
+        """Of the last look at the leases; infinite before the first."""
+        if self._looked_at is None or not self.cache.synced:
+            return float("inf")
+        return now - self._looked_at
+
+    def is_sound(self, name: str, *, window: float, without: Collection[str] = ()) -> bool:
+        """Whether most of the others were seen to live within ``window`` seconds; those that are
+        known to be dead (``without``) are not asked."""
+        others = [
+            track
+            for other, track in self._leases.items()
+            if other != name and other not in without and self.cache.get(other) is not None
+        ]
+        since = (self._looked_at or 0.0) - window
+        lively = [t for t in others if t.changed_at is not None and t.changed_at >= since]
+        return bool(others) and 2 * len(lively) >= len(others)
+
+    def _facts(self, row: NodeRow) -> NodeFacts:
+        lease, heartbeat = self._leases.get(row.key), self._heartbeats.get(row.key)
+        return NodeFacts(
+            name=row.key,
+            uid=row.uid,
+            boot_id=row.boot_id,
+            ready=row.ready,
+            looked_at=self._looked_at or 0.0,
+            lease_seen_at=None if lease is None else max(lease.seen_at, self._counting_since),
+            lease_changed_at=None if lease is None else lease.changed_at,
+            heartbeat_changed_at=None if heartbeat is None else heartbeat.changed_at,
+            exempt=row.exempt,
+            tainted=any(taint.startswith(f"{TAINT}:") for taint in row.taints),
+        )
+
+    # How it comes to be known
+
+    async def run(self) -> NoReturn:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reflector.run(), name="nodes")
+            while True:
+                await self._look_once()
+                await asyncio.sleep(self._interval * (0.95 + 0.1 * self._rng.random()))
+
+    async def _look_once(self) -> None:
+        started = asyncio.get_running_loop().time()
+        try:
+            sights = await self._list_leases()
+        except KubeError as error:
+            if self.trouble is None:
+                _log.warning("cannot look at the nodes' leases: %s", error)
+            self.trouble = error
+            return
+        self.trouble = None
+        self._take(sights, started)
+
+    async def _list_leases(self) -> list[LeaseSight]:
+        # Any cached state will do: an old one shows no change, and acting takes a quorum read.
+        reply = await self._client.list(
+            LEASES, namespace=LEASE_NAMESPACE, resource_version="0", timeout=_TIMEOUT
+        )
+        return _LEASES.page(reply.body, call=reply.call).rows
+
+    def _take(self, sights: list[LeaseSight], started: float) -> None:
+        if self._looked_at is not None and started - self._looked_at > _GAP * self._interval:
+            self._counting_since = started
+        self._looked_at = started
+        renewed = [sight.key for sight in sights if self._see_lease(sight, started)]
+        for gone in self._leases.keys() - {sight.key for sight in sights}:
+            del self._leases[gone]
+        self.looks += 1
+        self._on_look(renewed)
+
+    def _see_lease(self, sight: LeaseSight, now: float) -> bool:
+        track = self._leases.get(sight.key)
+        if track is None:
+            self._leases[sight.key] = _Track(sight.renewed, sight.version, seen_at=now)
+            return False
+        return track.see(sight.renewed, sight.version, now)
+
+    def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
+        if new is None:
+            if old is not None:
+                self._heartbeats.pop(old.key, None)
+            return
+        self._see_heartbeat(new, asyncio.get_running_loop().time())
+
+    def _see_heartbeat(self, row: NodeRow, now: float) -> None:
+        if not row.heartbeat:
+            return
+        track = self._heartbeats.get(row.key)
+        if track is None:
+            self._heartbeats[row.key] = _Track(row.heartbeat, row.version, seen_at=now)
+        else:
+            track.see(row.heartbeat, row.version, now)
+
+    # Asking the API itself, right before something is done
+
+    async def look_closely(self, name: str) -> NodeFacts | None:
+        """Quorum reads of one node and its lease; what they show counts like anything else that
+        was seen. None if the node is gone."""
+        started = asyncio.get_running_loop().time()
+        row = await self._read_node(name)
+        if row is None:
+            return None
+        sight = await self._read_lease(name)
+        if sight is not None:
+            self._see_lease(sight, started)
+        self._see_heartbeat(row, started)
+        return msgspec.structs.replace(self._facts(row), looked_at=started)
+
+    async def _read_node(self, name: str) -> NodeRow | None:
+        try:
+            reply = await self._client.get(NODES, name)
+        except NotFound:
+            return None
+        return node_row(reply.into(Node))
+
+    async def _read_lease(self, name: str) -> LeaseSight | None:
+        try:
+            reply = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
+        except NotFound:
+            return None
+        return _sight(reply.into(_Lease))
