@@ -63,6 +63,12 @@ class ApiServer:
         self._subresources = Subresources(self.operations)
         self._views = tables.Views(self.rules, wall)
         self._documents = Documents(self.kinds)
+        self._aggregated: dict[str, Callable[[Inbound], Answer]] = {}
+
+    def aggregate(self, group: str, answer: Callable[[Inbound], Answer]) -> None:
+        """Leaves what is asked of a group to somebody else, as an APIService does. It is not
+        listed among the groups: what is served there is no kind of object."""
+        self._aggregated[group] = answer
 
     async def handle(self, inbound: Inbound) -> Answer:
         try:
@@ -71,6 +77,10 @@ class ApiServer:
             return refused(refusal)
 
     def _answer(self, inbound: Inbound) -> Answer:
+        if inbound.path.startswith("/apis/"):
+            elsewhere = self._aggregated.get(inbound.path.split("/")[2])
+            if elsewhere is not None:
+                return elsewhere(inbound)
         document = self._documents.answer(inbound)
         if document is not None:
             return document

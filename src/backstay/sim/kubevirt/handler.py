@@ -1,0 +1,221 @@
+"""VirtHandler: KubeVirt's agent on a node, which starts guests, ends them, and says so.
+
+``node.run("virt-handler", VirtHandler())``. It is a program of its own: when the kubelet alone
+dies it goes on, and its heartbeat with it.
+
+* It takes over a VMI that is Scheduled on its node: the guest starts, and the VMI is Running.
+* A guest whose VMI is deleted, final or gone is shut down as soon as virt-handler hears of it. So
+  it needs the API for that, and cannot keep a guest from running twice while it is cut off.
+* How a guest ended is reported as the final phase of its VMI, unless somebody was faster:
+  Succeeded after a shutdown, Failed after a crash or a loss of power.
+
+A guest is not told from the launcher that it runs in: it runs while the container does. Which
+launchers have had a guest started is remembered here, as their sockets on the node's disk do it
+for the real one; it outlives the program.
+"""
+
+import asyncio
+from typing import NoReturn
+
+import msgspec
+
+from backstay.kube.cache import Cache
+from backstay.kube.errors import KubeError, NotFound
+from backstay.kube.projection import Projection
+from backstay.kube.reflector import Reflector
+from backstay.kube.resource import NODES
+from backstay.seam.tasks import Tasks
+from backstay.sim.api.operations import stamp
+from backstay.sim.kubevirt.names import (
+    FAILED,
+    FINAL,
+    HEARTBEAT,
+    NODE_NAME,
+    RUNNING,
+    SCHEDULABLE,
+    SCHEDULED,
+    SUCCEEDED,
+    VMIS,
+    Json,
+)
+from backstay.sim.kubevirt.objects import condition, condition_of, is_going, phase_of
+from backstay.sim.nodes.agents import AgentContext
+
+_BEAT = 60.0
+_JITTER = 1.2
+_RETRY = 1.0
+
+
+class _Instance(msgspec.Struct, frozen=True):
+    """A VMI of this node."""
+
+    key: str
+    uid: str
+    version: str
+    body: Json
+
+
+def _instance(body: Json) -> _Instance:
+    meta = body["metadata"]
+    return _Instance(
+        f"{meta['namespace']}/{meta['name']}", meta["uid"], meta["resourceVersion"], body
+    )
+
+
+class _Instances(Cache[_Instance]):
+    """Rings for everything that it hears."""
+
+    def __init__(self, bell: asyncio.Event) -> None:
+        super().__init__()
+        self._bell = bell
+
+    def heard(self, now: float, version: str = "") -> None:
+        super().heard(now, version)
+        self._bell.set()
+
+
+class VirtHandler:
+    """An ``Agent``: one for each node."""
+
+    def __init__(self) -> None:
+        self._guests: dict[str, str] = {}
+
+    async def __call__(self, context: AgentContext) -> None:
+        bell = asyncio.Event()
+        instances = _Instances(bell)
+        reflector = Reflector(
+            context.client,
+            VMIS,
+            Projection(dict, _instance),
+            instances,
+            rng=context.seams.rng,
+            labels=f"{NODE_NAME}={context.node}",
+        )
+        async with Tasks(f"{context.node}/virt-handler") as tasks:
+            tasks.spawn(reflector.run(), name="instances")
+            tasks.spawn(self._beat(context), name="heartbeat")
+            tasks.spawn(_follow_containers(context, bell), name="containers")
+            await self._work(context, instances, bell)
+
+    # The heartbeat
+
+    async def _beat(self, context: AgentContext) -> NoReturn:
+        while True:
+            try:
+                await self._say_that_we_live(context)
+            except NotFound:
+                # The kubelet has not told anybody of the node yet.
+                await asyncio.sleep(_RETRY)
+                continue
+            except KubeError:
+                pass
+            await asyncio.sleep(_BEAT * (1 + _JITTER * context.seams.rng.random()))
+
+    async def _say_that_we_live(self, context: AgentContext) -> None:
+        now = stamp(context.seams.wall.now())
+        meta = {"labels": {SCHEDULABLE: "true"}, "annotations": {HEARTBEAT: now}}
+        await context.client.strategic_patch(NODES, context.node, {"metadata": meta})
+
+    # Guests
+
+    async def _work(
+        self, context: AgentContext, instances: _Instances, bell: asyncio.Event
+    ) -> NoReturn:
+        while True:
+            bell.clear()
+            done = not instances.synced or await self._look(context, instances)
+            try:
+                async with asyncio.timeout(None if done else _RETRY):
+                    await bell.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self, context: AgentContext, instances: _Instances) -> bool:
+        """Looks at every VMI and every guest; False if the API has yet to hear of something."""
+        rows = list(instances)
+        self._shut_down_unwanted(context, rows)
+        done = True
+        for row in rows:
+            try:
+                await self._report(context, row)
+            except KubeError:
+                done = False
+        return done
+
+    def _shut_down_unwanted(self, context: AgentContext, rows: list[_Instance]) -> None:
+        for row in rows:
+            if phase_of(row.body) == RUNNING:
+                self._guests |= dict.fromkeys(_launchers(row.body, context.node), row.uid)
+        known = {row.uid for row in rows}
+        wanted = {row.uid for row in rows if not _must_end(row.body)}
+        for uid, instance in list(self._guests.items()):
+            runs = context.runtime.runs(uid)
+            if runs and instance not in wanted:
+                why = "virt-handler shut its guest down"
+                context.runtime.stop(uid, code=0, reason="Completed", why=why)
+            elif not runs and instance not in known:
+                del self._guests[uid]
+
+    async def _report(self, context: AgentContext, row: _Instance) -> None:
+        phase, wanted = phase_of(row.body), self._phase(context, row)
+        if wanted == phase:
+            return
+        now = stamp(context.seams.wall.now())
+        entered = {"phase": wanted, "phaseTransitionTimestamp": now}
+        steps: list[Json] = [
+            {"op": "test", "path": "/metadata/uid", "value": row.uid},
+            {"op": "test", "path": "/status/phase", "value": phase},
+            {"op": "replace", "path": "/status/phase", "value": wanted},
+            {"op": "add", "path": "/status/phaseTransitionTimestamps/-", "value": entered},
+        ]
+        if wanted == RUNNING and condition_of(row.body, "LiveMigratable") is None:
+            value = _live_migratable(row.body, now)
+            steps.append({"op": "add", "path": "/status/conditions/-", "value": value})
+        meta = row.body["metadata"]
+        await context.client.json_patch(VMIS, meta["name"], steps, namespace=meta["namespace"])
+        if wanted == RUNNING:
+            self._guests |= dict.fromkeys(_launchers(row.body, context.node), row.uid)
+
+    def _phase(self, context: AgentContext, row: _Instance) -> str:
+        """What the phase of a VMI should be, by what runs here."""
+        phase, vmi = phase_of(row.body), row.body
+        uids = _launchers(vmi, context.node) or [
+            uid for uid, instance in self._guests.items() if instance == row.uid
+        ]
+        if phase not in (SCHEDULED, RUNNING) or not uids:
+            return phase
+        if any(context.runtime.runs(uid) for uid in uids):
+            starts = phase == SCHEDULED and not is_going(vmi)
+            return RUNNING if starts else phase
+        endings = [context.runtime.ended(uid) for uid in uids]
+        ended_well = any(ended is not None and ended.code == 0 for ended in endings)
+        return SUCCEEDED if phase == RUNNING and ended_well else FAILED
+
+
+async def _follow_containers(context: AgentContext, bell: asyncio.Event) -> NoReturn:
+    seen = context.runtime.changes
+    while True:
+        seen = await context.runtime.changed(seen)
+        bell.set()
+
+
+def _must_end(vmi: Json) -> bool:
+    return is_going(vmi) or phase_of(vmi) in FINAL
+
+
+def _launchers(vmi: Json, node: str) -> list[str]:
+    pods = (vmi.get("status") or {}).get("activePods") or {}
+    return [uid for uid, place in pods.items() if place == node]
+
+
+def _live_migratable(vmi: Json, now: str) -> Json:
+    """Where every disk can be used on two nodes at once."""
+    for volume in (vmi.get("status") or {}).get("volumeStatus") or ():
+        claim = volume.get("persistentVolumeClaimInfo")
+        if claim is not None and "ReadWriteMany" not in claim["accessModes"]:
+            why = (
+                f"cannot migrate VMI: PVC {claim['claimName']} is not shared, live migration "
+                "requires that all PVCs must be shared (using ReadWriteMany access mode)"
+            )
+            return condition("LiveMigratable", "False", "DisksNotLiveMigratable", why, now)
+    return condition("LiveMigratable", "True", "", "", now)

@@ -1,0 +1,104 @@
+"""Launcher pods: what KubeVirt makes of a VMI so that Kubernetes runs it.
+
+Of the many fields of a real one these are here: those that tell whose it is, where it may run,
+which claims it needs, and how long it may take to end. A guest's memory is asked for without the
+overhead of its emulator.
+"""
+
+from collections.abc import Callable
+
+from backstay.sim.api.kinds import Object
+from backstay.sim.kubevirt.names import (
+    APP,
+    COMPUTE,
+    CREATED_BY,
+    DOMAIN,
+    LAUNCHER,
+    SCHEDULABLE,
+    VM_NAME,
+    VMIS,
+    Json,
+)
+from backstay.sim.kubevirt.objects import DEFAULT_GRACE, claim_of, owned_by
+
+_PADDING = 30
+"""What a pod is given on top of the guest's own time to shut down."""
+
+_COPIED = ("tolerations", "affinity", "priorityClassName", "topologySpreadConstraints")
+
+FindClaim = Callable[[str], Object | None]
+
+
+class ClaimNotFound(Exception):
+    """A VMI cannot be run because a claim that it needs is not there."""
+
+
+def launcher_pod(vmi: Object, find_claim: FindClaim) -> Json:
+    """Raises ``ClaimNotFound``."""
+    meta, spec = vmi["metadata"], vmi["spec"]
+    name = meta["name"]
+    grace = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+    volumes, places = _volumes(spec, find_claim)
+    container = {
+        "name": COMPUTE,
+        "image": "registry.invalid/kubevirt/virt-launcher:v1.9.0",
+        "resources": {"requests": _requests(spec["domain"])},
+        **places,
+    }
+    return {
+        "metadata": {
+            "generateName": f"{LAUNCHER}-{name}-",
+            "labels": {
+                **(meta.get("labels") or {}),
+                APP: LAUNCHER,
+                CREATED_BY: meta["uid"],
+                VM_NAME: name,
+            },
+            "annotations": {DOMAIN: name, "kubectl.kubernetes.io/default-container": COMPUTE},
+            "ownerReferences": owned_by(VMIS.kind, vmi),
+        },
+        "spec": {
+            "hostname": name,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": grace + _PADDING,
+            "enableServiceLinks": False,
+            "nodeSelector": {**(spec.get("nodeSelector") or {}), SCHEDULABLE: "true"},
+            "containers": [container],
+            "volumes": volumes,
+            **{field: spec[field] for field in _COPIED if field in spec},
+        },
+    }
+
+
+def _volumes(spec: Json, find_claim: FindClaim) -> tuple[list[Json], Json]:
+    """The pod's volumes, and where its container sees them."""
+    volumes: list[Json] = []
+    devices: list[Json] = []
+    mounts: list[Json] = []
+    for volume in spec.get("volumes") or ():
+        name, claim_name = volume["name"], claim_of(volume)
+        if not claim_name:
+            continue
+        claim = find_claim(claim_name)
+        if claim is None:
+            raise ClaimNotFound(f"PersistentVolumeClaim {claim_name} does not exist")
+        volumes.append({"name": name, "persistentVolumeClaim": {"claimName": claim_name}})
+        if claim["spec"].get("volumeMode") == "Block":
+            devices.append({"name": name, "devicePath": f"/dev/{name}"})
+        else:
+            mounts.append(
+                {"name": name, "mountPath": f"/var/run/kubevirt-private/vmi-disks/{name}"}
+            )
+    places = {"volumeDevices": devices, "volumeMounts": mounts}
+    return volumes, {field: value for field, value in places.items() if value}
+
+
+def _requests(domain: Json) -> Json:
+    cpu = domain.get("cpu") or {}
+    processors = cpu.get("cores", 1) * cpu.get("sockets", 1) * cpu.get("threads", 1)
+    asked = dict((domain.get("resources") or {}).get("requests") or {})
+    asked.setdefault("cpu", f"{100 * processors}m")
+    guest = (domain.get("memory") or {}).get("guest")
+    if guest:
+        asked.setdefault("memory", guest)
+    return asked

@@ -1,0 +1,177 @@
+"""Reconciler: a controller of KubeVirt's, beside the embedded API.
+
+``sim.api.Controller`` does each piece of work in one step. That is not enough here: what KubeVirt
+does to a VM takes several requests, others get in between, and users see the states in between.
+So these controllers work as the real ones do:
+
+* They hear of a change a moment after it was made, in order.
+* What they found when they began is what they act on, also if it is outdated by the time of their
+  last request; a refusal (a conflict, most of the time) ends the attempt, which is repeated soon.
+* Every request takes its time. How long is a matter of chance, and so is who comes first.
+* Several keys are worked on side by side, one key never twice at once.
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections import deque
+
+from backstay.kube.queue import Again, Done, Result, WorkQueue
+from backstay.kube.resource import EVENTS, Resource
+from backstay.seam.clock import Rng
+from backstay.sim.api import patches
+from backstay.sim.api.kinds import KindInfo, Object
+from backstay.sim.api.operations import DeleteOptions, Operations, Write
+from backstay.sim.api.requests import Target
+from backstay.sim.api.status import Refusal
+from backstay.sim.api.store import Commit, Key, Stored
+from backstay.sim.kubevirt.names import Json
+
+_NAME = "virt-controller"
+_REQUEST = (0.001, 0.008)
+_NEWS = (0.0005, 0.006)
+_PARALLEL = 10
+_FIRST_RETRY = 0.005
+_LAST_RETRY = 60.0
+
+
+class Reconciler(ABC):
+    """``run`` works until it is cancelled. Keys are those of the objects that it looks after."""
+
+    def __init__(self, name: str, operations: Operations, *, rng: Rng) -> None:
+        self.name = name
+        self.operations = operations
+        self.store = operations.store
+        self.rng = rng
+        self._queue: WorkQueue[Key] = WorkQueue(
+            name, rng=rng, parallel=_PARALLEL, first_retry=_FIRST_RETRY, last_retry=_LAST_RETRY
+        )
+        self._news: deque[tuple[float, Commit]] = deque()
+        self._news_came = asyncio.Event()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Adds what there is to do for everything that is there already."""
+
+    @abstractmethod
+    def hear(self, commit: Commit) -> None:
+        """Adds what a change gives it to do."""
+
+    @abstractmethod
+    async def reconcile(self, key: Key) -> float | None:
+        """Looks at one object and does what is due; in how many seconds to look again, if so."""
+
+    def add(self, key: Key) -> None:
+        self._queue.add(key)
+
+    async def run(self) -> None:
+        release = self.store.follow(None, self.note)
+        try:
+            self.begin()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._listen(), name=f"{self.name}/news")
+                group.create_task(self._queue.run(self._attempt), name=f"{self.name}/queue")
+        finally:
+            release()
+            self._news.clear()
+
+    def note(self, commit: Commit) -> None:
+        """Is called in the commit itself; what is heard of it, is heard later."""
+        due = asyncio.get_running_loop().time() + self._between(*_NEWS)
+        self._news.append((max(due, self._news[-1][0]) if self._news else due, commit))
+        self._news_came.set()
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while not self._news:
+                self._news_came.clear()
+                await self._news_came.wait()
+            await asyncio.sleep(self._news[0][0] - loop.time())
+            self.hear(self._news.popleft()[1])
+
+    async def _attempt(self, key: Key) -> Result:
+        try:
+            wait = await self.reconcile(key)
+        except Refusal:
+            return Again()
+        return Done() if wait is None else Again(wait)
+
+    # Requests
+
+    async def create(self, resource: Resource, namespace: str, obj: Json) -> Object:
+        await self._travel()
+        sent = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+        target = Target(self._info(resource), namespace)
+        return self.operations.create(target, sent, _WRITE).object
+
+    async def replace(
+        self, resource: Resource, key: Key, obj: Object, subresource: str = ""
+    ) -> Object:
+        """What is sent has the version at which it was read."""
+        await self._travel()
+        target = Target(self._info(resource), *key, subresource)
+        return self.operations.replace(target, obj, _WRITE)[0].object
+
+    async def patch(
+        self, resource: Resource, key: Key, steps: list[Json], subresource: str = ""
+    ) -> Object:
+        """A JSON patch."""
+        await self._travel()
+        target = Target(self._info(resource), *key, subresource)
+        return self.operations.patch(
+            target, lambda obj: patches.json_patch(obj, steps), _WRITE
+        ).object
+
+    async def delete(self, resource: Resource, key: Key) -> None:
+        """As the object itself wants to be deleted."""
+        await self._travel()
+        self.operations.delete(Target(self._info(resource), *key), DeleteOptions(), _WRITE)
+
+    def tell(self, resource: Resource, about: Object, reason: str, message: str) -> None:
+        """An Event, for people; nobody waits for it."""
+        meta, now = about["metadata"], self.operations.now()
+        namespace = meta.get("namespace") or "default"
+        involved = {
+            "apiVersion": resource.api_version, "kind": resource.kind, "name": meta["name"],
+            "uid": meta["uid"], **({"namespace": namespace} if resource.namespaced else {}),
+        }  # fmt: skip
+        event: Object = {
+            "metadata": {"name": f"{meta['name']}.{self.rng.token(16)}"},
+            "involvedObject": involved, "reason": reason, "message": message, "type": "Normal",
+            "source": {"component": self.name}, "reportingComponent": self.name,
+            "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+        }  # fmt: skip
+        # A namespace that is being emptied takes none.
+        with contextlib.suppress(Refusal):
+            self.operations.create(Target(self._info(EVENTS), namespace), event, _WRITE)
+
+    def find(self, resource: Resource, key: Key) -> Object | None:
+        stored = self.store.get(resource.label, key)
+        return stored.object if stored is not None else None
+
+    def all(self, resource: Resource) -> list[Stored]:
+        return self.store.all(resource.label)
+
+    def _info(self, resource: Resource) -> KindInfo:
+        info = self.operations.kinds.find(resource.group, resource.version, resource.plural)
+        if info is None:
+            raise Refusal(404, "NotFound", f"the server does not serve {resource.label}")
+        return info
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self._between(*_REQUEST))
+
+    def _between(self, low: float, high: float) -> float:
+        return low + (high - low) * self.rng.random()
+
+
+_WRITE = Write(_NAME)
+
+
+def tested(path: str, before: object, after: object) -> list[Json]:
+    """The steps of a JSON patch that changes a value only if it is still what it was."""
+    return [
+        {"op": "test", "path": path, "value": before},
+        {"op": "replace", "path": path, "value": after},
+    ]

@@ -1,0 +1,175 @@
+"""The VMI controller: makes and deletes launcher pods, and keeps the status of VMIs.
+
+It makes one pod for a VMI that has never had one, and never a second. It asks pods to go as they
+want to go, and never forces one: a VMI whose node has died hangs until somebody else takes the
+pod away. See ``vmi_status`` for what follows from what.
+"""
+
+from backstay.kube.resource import PODS, Resource
+from backstay.seam.clock import Rng
+from backstay.sim.api.kinds import Object
+from backstay.sim.api.operations import Operations
+from backstay.sim.api.store import Commit, Key, Stored
+from backstay.sim.kubevirt.launcher import ClaimNotFound, launcher_pod
+from backstay.sim.kubevirt.names import (
+    FINAL,
+    HANDED_OVER,
+    KEPT_FOR_PODS,
+    OBSERVED_VERSIONS,
+    UNPROCESSED,
+    VMIS,
+    VMS,
+    Json,
+)
+from backstay.sim.kubevirt.objects import (
+    claims_of,
+    controller_of,
+    finalizers_of,
+    is_going,
+    phase_of,
+    with_metadata,
+)
+from backstay.sim.kubevirt.reconciler import Reconciler, tested
+from backstay.sim.kubevirt.vmi_status import View, advanced, current_pod
+
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+
+
+class VmiController(Reconciler):
+    """Works on the keys of VMIs."""
+
+    def __init__(self, operations: Operations, *, rng: Rng) -> None:
+        super().__init__("virtualmachine-controller", operations, rng=rng)
+        self._pod_keys: dict[str, dict[Key, None]] = {}
+
+    def begin(self) -> None:
+        self._pod_keys.clear()
+        for pod in self.all(PODS):
+            self._index(pod, gone=False)
+        for vmi in self.all(VMIS):
+            self.add(vmi.key)
+
+    def note(self, commit: Commit) -> None:
+        if commit.storage == PODS.label:
+            self._index(commit.after, gone=commit.deleted)
+        super().note(commit)
+
+    def _index(self, pod: Stored, *, gone: bool) -> None:
+        """Pods by the uid of the VMI that they belong to."""
+        owner = controller_of(pod.object)
+        if owner is None or owner["kind"] != VMIS.kind:
+            return
+        known = self._pod_keys.setdefault(owner["uid"], {})
+        if not gone:
+            known[pod.key] = None
+            return
+        known.pop(pod.key, None)
+        if not known:
+            del self._pod_keys[owner["uid"]]
+
+    def hear(self, commit: Commit) -> None:
+        namespace, name = commit.after.key
+        if commit.storage == VMIS.label:
+            self.add(commit.after.key)
+        elif commit.storage == PODS.label:
+            owner = controller_of(commit.after.object)
+            if owner is not None and owner["kind"] == VMIS.kind:
+                self.add((namespace, owner["name"]))
+        elif commit.storage == CLAIMS.label:
+            for vmi in self.all(VMIS):
+                if vmi.key[0] == namespace and name in claims_of(vmi.object["spec"]):
+                    self.add(vmi.key)
+        elif commit.storage == VMS.label and commit.deleted:
+            self.add(commit.after.key)
+
+    async def reconcile(self, key: Key) -> float | None:
+        vmi = self.find(VMIS, key)
+        if vmi is None:
+            return None
+        if not _is_prepared(vmi):
+            await self.replace(VMIS, key, _prepared(vmi))
+            return None
+        problem = await self._sync(key, vmi)
+        pods = self._pods(vmi)
+        view = View(
+            pod=current_pod(vmi, pods),
+            pods=pods,
+            has_vm=self._has_vm(key[0], vmi),
+            find_claim=lambda name: self.find(CLAIMS, (key[0], name)),
+            now=self.operations.now(),
+            problem=problem,
+        )
+        await self._write(key, vmi, advanced(vmi, view))
+        return None
+
+    async def _sync(self, key: Key, vmi: Object) -> str:
+        """Makes or deletes pods; why it could not, if it could not."""
+        pods = self._pods(vmi)
+        if is_going(vmi):
+            for pod in pods:
+                if not is_going(pod) or pod["status"].get("phase") in FINAL:
+                    await self._delete_pod(key, vmi, pod)
+            return ""
+        if phase_of(vmi) not in UNPROCESSED or current_pod(vmi, pods) is not None:
+            return ""
+        try:
+            wanted = launcher_pod(vmi, lambda name: self.find(CLAIMS, (key[0], name)))
+        except ClaimNotFound as error:
+            return f"failed to render launch manifest: {error}"
+        pod = await self.create(PODS, key[0], wanted)
+        made = f"Created virtual machine pod {pod['metadata']['name']}"
+        self.tell(VMIS, vmi, "SuccessfulCreate", made)
+        return ""
+
+    async def _delete_pod(self, key: Key, vmi: Object, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        await self.delete(PODS, (key[0], name))
+        self.tell(VMIS, vmi, "SuccessfulDelete", f"Deleted virtual machine pod {name}")
+
+    async def _write(self, key: Key, before: Object, after: Object) -> None:
+        if phase_of(before) in HANDED_OVER:
+            steps = _steps(before, after)
+            if steps:
+                await self.patch(VMIS, key, steps)
+        elif after != before:
+            await self.replace(VMIS, key, after)
+
+    def _pods(self, vmi: Object) -> list[Object]:
+        found = (self.find(PODS, key) for key in self._pod_keys.get(vmi["metadata"]["uid"], ()))
+        return [pod for pod in found if pod is not None]
+
+    def _has_vm(self, namespace: str, vmi: Object) -> bool:
+        owner = controller_of(vmi)
+        if owner is None or owner["kind"] != VMS.kind:
+            return False
+        vm = self.find(VMS, (namespace, owner["name"]))
+        return vm is not None and vm["metadata"]["uid"] == owner["uid"]
+
+
+def _is_prepared(vmi: Object) -> bool:
+    """What the first look at a VMI sees to; finalizers only where something can wait for them."""
+    annotations = vmi["metadata"].get("annotations") or {}
+    return OBSERVED_VERSIONS.items() <= annotations.items()
+
+
+def _prepared(vmi: Object) -> Object:
+    """With the annotations of the first look, and with the finalizer that virt-api, which is not
+    here, would have given it on creation."""
+    annotations = {**(vmi["metadata"].get("annotations") or {}), **OBSERVED_VERSIONS}
+    prepared = with_metadata(vmi, annotations=annotations)
+    finalizers = finalizers_of(vmi)
+    if is_going(vmi) or KEPT_FOR_PODS in finalizers:
+        return prepared
+    return with_metadata(prepared, finalizers=[KEPT_FOR_PODS, *finalizers])
+
+
+def _steps(before: Object, after: Object) -> list[Json]:
+    """A patch of no more than what changed, because the rest is virt-handler's by now."""
+    steps: list[Json] = []
+    old, new = before["status"], after["status"]
+    for field in ("conditions", "activePods", "phase"):
+        if field in old and new[field] != old[field]:
+            steps += tested(f"/status/{field}", old[field], new[field])
+    if finalizers_of(after) != finalizers_of(before):
+        steps += tested("/metadata/finalizers", finalizers_of(before), finalizers_of(after))
+    return steps
