@@ -14,6 +14,8 @@ class Progress(StrEnum):
 
     LEFT = "Left"
     HELD = "Held"
+    DUE = "Due"
+    """Nothing holds it, and its turn has not come yet."""
     MARKED = "Marked"
     RELEASED = "Released"
     RECOVERED = "Recovered"

@@ -158,6 +158,14 @@ class Reason(Enum):
         "Nothing stands in its way but the proof.",
     )
 
+    # What is told of an incident
+
+    TimelineShortened = Entry(
+        "What happened from here on was left out, because there was too much of it.",
+        "An incident keeps its beginning and its newest moments. The log and the flight recorder "
+        "have what was left out.",
+    )
+
     # Confirmations that do not count
 
     ConfirmationRefused = Entry(

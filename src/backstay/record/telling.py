@@ -1,0 +1,319 @@
+"""Telling an incident: its status, folded from decisions one after the other.
+
+All of it is pure: ``told`` takes the status as it was written last and says what it is now. The
+rules:
+
+* Nothing changes unless there is news. That a silence or a view grew older by a second is none, so
+  the same decision made again costs no write.
+* The timeline has a line for each change of code or sentence. What happens to many workloads at
+  once is one line.
+* A workload that was released is never told to be held again on account of the same pods: a view
+  that lags behind still shows them.
+* It fits into the API whatever happens: ``bounded`` leaves out the oldest middle of the timeline.
+  How it began and how it stands are never left out.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from backstay.decide.failover import Action, Decision, Verdict
+from backstay.model.evidence import Evidence
+from backstay.model.incident import (
+    EvidenceRecord,
+    IncidentStatus,
+    Intent,
+    Moment,
+    Progress,
+    WorkloadRecord,
+)
+from backstay.model.node import NodeLife
+from backstay.model.policy import Mode
+from backstay.model.reasons import Reason, Why
+
+MOST_MOMENTS = 200
+MOST_BYTES = 400_000
+
+_BEGINNING = 20
+"""So many of the first moments are kept for ever."""
+
+# The schema of an Incident accepts twice as much of each; all of them together must stay below
+# ``MOST_BYTES`` whatever people write into a reason.
+_LONGEST_TEXT = 500
+_MOST_WORKLOADS = 1000
+_MOST_EVIDENCE = 8
+MOST_PODS = 500
+"""In one batch, and so in one intent."""
+
+_BEHIND_US = frozenset({Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN})
+_SECONDS = re.compile(r"\b\d+ s\b")
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """How far one workload has come through what was done, and why that is said."""
+
+    progress: Progress
+    why: Why
+
+
+NO_ADVANCE: Mapping[str, Advance] = {}
+
+
+def time_text(at: datetime) -> str:
+    """The time of day as it stands in objects."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def same_news(code: str, sentence: str, other_code: str, other_sentence: str) -> bool:
+    """Whether two reasons say the same thing, but for how many seconds it has lasted."""
+    return code == other_code and _SECONDS.sub("", sentence) == _SECONDS.sub("", other_sentence)
+
+
+def told(
+    status: IncidentStatus,
+    *,
+    life: NodeLife,
+    decision: Decision,
+    now_text: str,
+    mode: Mode,
+    epoch: int,
+    advances: Mapping[str, Advance] = NO_ADVANCE,
+    moments: Sequence[Why] = (),
+) -> IncidentStatus:
+    """The status after this decision.
+
+    ``advances`` are what became of workloads since, by ``Workload.key``, and go before what the
+    decision says of them. ``moments`` are further lines for the timeline (the barrier, a proof
+    that held), in order.
+    """
+    workloads = _workloads(status.workloads, decision, advances)
+    evidence = _evidence(status.evidence, decision.evidence, now_text)
+    why = _kept(status, decision.why)
+    lines = [] if (why.code, why.sentence) == (status.code, status.sentence) else [why]
+    if evidence != status.evidence:
+        lines.append(_confirmed(decision))
+    lines += [*moments, *_changes(status.workloads, workloads)]
+    why = _next_step(why, workloads)
+    return bounded(
+        msgspec.structs.replace(
+            status,
+            state=life.state.value,
+            code=why.code,
+            sentence=why.sentence,
+            next=why.next,
+            mode=mode.value,
+            epoch=max(epoch, status.epoch),
+            opened_at=status.opened_at or now_text,
+            evidence=evidence,
+            workloads=workloads,
+            timeline=_timeline(status.timeline, lines, now_text),
+            held=sum(record.progress is Progress.HELD for record in workloads),
+            recovered=sum(record.progress is Progress.RECOVERED for record in workloads),
+        )
+    )
+
+
+def intended(status: IncidentStatus, intent: Intent) -> IncidentStatus:
+    """Before a batch of writes. One that was cut off has to be settled first."""
+    if len(intent.pods) > MOST_PODS:
+        raise ValueError(f"a batch has at most {MOST_PODS} pods, not {len(intent.pods)}")
+    if unsettled(status):
+        raise ValueError("the last intent has no outcome yet: look what became of it first")
+    return msgspec.structs.replace(status, intent=intent, epoch=max(status.epoch, intent.epoch))
+
+
+def settled(status: IncidentStatus, outcome: str) -> IncidentStatus:
+    """After a batch, or once it was seen what became of one that was cut off."""
+    if status.intent is None:
+        raise ValueError("there is no intent to settle")
+    intent = msgspec.structs.replace(status.intent, outcome=_cut(outcome) or "done")
+    return msgspec.structs.replace(status, intent=intent)
+
+
+def unsettled(status: IncidentStatus) -> Intent | None:
+    """The intent of which nobody knows yet what became of it."""
+    return status.intent if status.intent and not status.intent.outcome else None
+
+
+def closed(status: IncidentStatus, why: Why, *, now_text: str) -> IncidentStatus:
+    """The end. Whoever reads it learns why it ended."""
+    return bounded(
+        msgspec.structs.replace(
+            status,
+            code=why.code,
+            sentence=why.sentence,
+            next=why.next,
+            closed_at=status.closed_at or now_text,
+            timeline=_timeline(status.timeline, [why], now_text),
+        )
+    )
+
+
+def bounded(status: IncidentStatus) -> IncidentStatus:
+    """The same, in a size that the API accepts."""
+    status = msgspec.structs.replace(
+        status,
+        sentence=_cut(status.sentence),
+        next=_cut(status.next),
+        workloads=_held_first(status.workloads)[:_MOST_WORKLOADS],
+        timeline=_shortened(status.timeline, MOST_MOMENTS),
+    )
+    for smaller in (_fewer_moments, _fewer_words, _fewer_workloads):
+        while len(msgspec.json.encode(status)) > MOST_BYTES:
+            shorter = smaller(status)
+            if shorter == status:
+                break
+            status = shorter
+    return status
+
+
+def _fewer_moments(status: IncidentStatus) -> IncidentStatus:
+    most = max(_BEGINNING + 2, len(status.timeline) // 2)
+    return msgspec.structs.replace(status, timeline=_shortened(status.timeline, most))
+
+
+def _fewer_words(status: IncidentStatus) -> IncidentStatus:
+    """The code says it too, if less kindly."""
+    terse = tuple(
+        msgspec.structs.replace(record, sentence="", next="") for record in status.workloads
+    )
+    return msgspec.structs.replace(status, workloads=terse)
+
+
+def _fewer_workloads(status: IncidentStatus) -> IncidentStatus:
+    kept = _held_first(status.workloads)[: len(status.workloads) // 2]
+    return msgspec.structs.replace(status, workloads=kept)
+
+
+def _shortened(timeline: tuple[Moment, ...], most: int) -> tuple[Moment, ...]:
+    if len(timeline) <= most:
+        return timeline
+    gap = timeline[_BEGINNING].at
+    why = Reason.TimelineShortened.because()
+    newest = timeline[len(timeline) - (most - _BEGINNING - 1) :]
+    return (*timeline[:_BEGINNING], Moment(gap, why.code, why.sentence), *newest)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+
+
+# Workloads
+
+
+def _workloads(
+    before: Sequence[WorkloadRecord], decision: Decision, advances: Mapping[str, Advance]
+) -> tuple[WorkloadRecord, ...]:
+    """In the order in which they were first told of. What the decision no longer mentions has
+    left the node, and stays as it was told last."""
+    records = {record.workload: record for record in before}
+    for verdict in decision.verdicts:
+        key = verdict.workload.key
+        records[key] = _judged(records.get(key), verdict)
+    for key, advance in advances.items():
+        uids = records[key].uids if key in records else ()
+        records[key] = _record(key, advance.progress, advance.why, uids)
+    unchanged = {old.workload: _same_or_new(old, records[old.workload]) for old in before}
+    return tuple((records | unchanged).values())
+
+
+def _judged(before: WorkloadRecord | None, verdict: Verdict) -> WorkloadRecord:
+    uids = tuple(pod.uid for pod in verdict.workload.pods)
+    if before and before.progress in _BEHIND_US and set(uids) <= set(before.uids):
+        return before
+    return _record(verdict.workload.key, _progress(verdict), verdict.why, uids)
+
+
+def _progress(verdict: Verdict) -> Progress:
+    match verdict.action:
+        case Action.LEAVE:
+            return Progress.LEFT
+        case Action.HOLD:
+            return Progress.HELD
+        case Action.RELEASE:
+            return Progress.MARKED if verdict.workload.marked else Progress.DUE
+
+
+def _record(key: str, progress: Progress, why: Why, uids: tuple[str, ...]) -> WorkloadRecord:
+    return WorkloadRecord(key, progress, why.code, _cut(why.sentence), _cut(why.next), uids)
+
+
+def _same_or_new(old: WorkloadRecord, new: WorkloadRecord) -> WorkloadRecord:
+    if (old.progress, old.next, old.uids) != (new.progress, new.next, new.uids):
+        return new
+    return old if same_news(old.code, old.sentence, new.code, new.sentence) else new
+
+
+def _held_first(records: tuple[WorkloadRecord, ...]) -> tuple[WorkloadRecord, ...]:
+    """Whoever waits for a person must not be what is left out."""
+    return tuple(sorted(records, key=lambda record: record.progress is not Progress.HELD))
+
+
+# Evidence
+
+
+def _evidence(
+    before: tuple[EvidenceRecord, ...], evidence: Evidence | None, now_text: str
+) -> tuple[EvidenceRecord, ...]:
+    if evidence is None:
+        return before
+    kind, source, detail = evidence.kind.value, _cut(evidence.source), _cut(evidence.detail)
+    if (kind, source, detail) in {(each.kind, each.source, each.detail) for each in before}:
+        return before
+    return (*before, EvidenceRecord(kind, source, detail, now_text))[-_MOST_EVIDENCE:]
+
+
+def _confirmed(decision: Decision) -> Why:
+    evidence = decision.evidence
+    assert evidence is not None
+    return Reason.DeathConfirmed.because(
+        by=evidence.source, node=decision.node, because=evidence.detail
+    )
+
+
+# The words
+
+
+def _kept(status: IncidentStatus, why: Why) -> Why:
+    why = Why(why.code, _cut(why.sentence), why.next)
+    if same_news(status.code, status.sentence, why.code, why.sentence):
+        return Why(status.code, status.sentence, why.next)
+    return why
+
+
+def _next_step(why: Why, workloads: Sequence[WorkloadRecord]) -> Why:
+    """The node's own, or else what would help the first workload that is held."""
+    if why.next:
+        return why
+    waiting = (record.next for record in workloads if record.progress is Progress.HELD)
+    return msgspec.structs.replace(why, next=next(filter(None, waiting), ""))
+
+
+def _changes(before: Sequence[WorkloadRecord], after: Sequence[WorkloadRecord]) -> list[Why]:
+    """One line for each code that is news to some workload; of those left alone, none."""
+    codes = {record.workload: (record.code, record.progress) for record in before}
+    news: dict[str, list[WorkloadRecord]] = {}
+    for record in after:
+        known = codes.get(record.workload) == (record.code, record.progress)
+        if not known and record.progress is not Progress.LEFT:
+            news.setdefault(record.code, []).append(record)
+    return [Why(code, _together(records)) for code, records in news.items()]
+
+
+def _together(records: Sequence[WorkloadRecord]) -> str:
+    more = len(records) - 1
+    return records[0].sentence + (f" ({more} more like it.)" if more else "")
+
+
+def _timeline(
+    before: tuple[Moment, ...], lines: Sequence[Why], now_text: str
+) -> tuple[Moment, ...]:
+    timeline = list(before)
+    for why in lines:
+        moment = Moment(now_text, why.code, _cut(why.sentence))
+        last = timeline[-1] if timeline else Moment("", "", "")
+        if not same_news(moment.code, moment.sentence, last.code, last.sentence):
+            timeline.append(moment)
+    return tuple(timeline)
