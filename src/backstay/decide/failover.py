@@ -166,6 +166,23 @@ def has_it_ended(case: Case) -> Objection | None:
     return Objection(Action.LEAVE, Reason.AlreadyEnded.because(workload=case.workload))
 
 
+def does_it_run_elsewhere(case: Case) -> Objection | None:
+    workload, node = case.workload, case.snapshot.facts.name
+    if not workload.runs_on:
+        return None
+    why = Reason.RunsElsewhere.because(workload=workload, target=workload.runs_on, node=node)
+    return Objection(Action.LEAVE, why)
+
+
+def is_it_known(case: Case) -> Objection | None:
+    """Before the question of protection, to which there is no answer without it."""
+    workload = case.workload
+    if not workload.unread:
+        return None
+    why = Reason.LookupFailed.because(workload=workload, because=workload.unread.rstrip("."))
+    return Objection(Action.HOLD, why)
+
+
 def is_it_protected(case: Case) -> Objection | None:
     workload, policy = case.workload, case.snapshot.policy
     because = _why_unprotected(workload, policy)
@@ -259,6 +276,8 @@ def may_we_act(case: Case) -> Objection | None:
 CHAIN: tuple[Check, ...] = (
     is_node_down,
     has_it_ended,
+    does_it_run_elsewhere,
+    is_it_known,
     is_it_protected,
     is_node_exempt,
     can_it_run_elsewhere,

@@ -123,6 +123,17 @@ class Reason(Enum):
         "{workload} has ended by itself.",
         "The pod has succeeded or failed and holds nothing any more.",
     )
+    RunsElsewhere = Entry(
+        "{workload} runs on {target}: {node} has only the other end of a migration.",
+        "A migration had begun, or had just ended, when the node fell silent. The guest itself is "
+        "on another node and needs nothing; KubeVirt clears the rest away.",
+    )
+    LookupFailed = Entry(
+        "{workload} is held until it can be looked up: {because}.",
+        "What stands behind the pod could not be read, so it is not known whether it is protected "
+        "and who would start it again. Nothing is guessed; it is looked up again.",
+        "backstay doctor",
+    )
 
     # What is done, step by step
 

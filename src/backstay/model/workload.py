@@ -61,6 +61,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     marked: bool = False
     """All of its pods carry a deletion timestamp."""
     priority: int = 0
+    also_writes: tuple[str, ...] = ()
+    """What it can write to that is no claim: ``hostPath /data``, ``nfs``."""
+    runs_on: str = ""
+    """The node that a virtual machine runs on, if it is another one: what is here is the other
+    end of a migration."""
+    unread: str = ""
+    """Why it is not known who would start it again; empty if it is known."""
 
     @property
     def key(self) -> str:

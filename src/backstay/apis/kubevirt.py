@@ -1,0 +1,143 @@
+"""KubeVirt's kinds, as far as we look at them: what a guest is, where it runs, who starts it."""
+
+import msgspec
+
+from backstay.apis.pods import OwnedMeta, Owner, controller_of
+from backstay.kube.projection import Projection
+from backstay.kube.resource import Resource
+
+GROUP = "kubevirt.io"
+
+VIRTUAL_MACHINES = Resource(GROUP, "v1", "virtualmachines", "VirtualMachine")
+INSTANCES = Resource(GROUP, "v1", "virtualmachineinstances", "VirtualMachineInstance")
+
+
+class _Name(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Whatever has a name: a device, a data volume, a claim."""
+
+    name: str = ""
+    claim_name: str = ""
+    device_name: str = ""
+
+
+class _HostDisk(msgspec.Struct, frozen=True, gc=False):
+    path: str = ""
+
+
+class _Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Of the many kinds, those that outlive the guest."""
+
+    persistent_volume_claim: _Name | None = None
+    data_volume: _Name | None = None
+    memory_dump: _Name | None = None
+    host_disk: _HostDisk | None = None
+
+
+class _Devices(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    gpus: list[_Name] | None = None
+    host_devices: list[_Name] | None = None
+
+
+class _Domain(msgspec.Struct, frozen=True, gc=False):
+    devices: _Devices = _Devices()
+
+
+class _InstanceSpec(msgspec.Struct, frozen=True, gc=False):
+    volumes: list[_Volume] | None = None
+    domain: _Domain = _Domain()
+
+
+class _InstanceStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    phase: str | None = None
+    node_name: str | None = None
+
+
+class Instance(msgspec.Struct, frozen=True, gc=False):
+    metadata: OwnedMeta
+    spec: _InstanceSpec = _InstanceSpec()
+    status: _InstanceStatus = _InstanceStatus()
+
+
+class InstanceRow(msgspec.Struct, frozen=True):
+    """A VirtualMachineInstance. ``devices`` are those of its host; ``host_disks`` are paths."""
+
+    key: str
+    uid: str
+    version: str
+    labels: dict[str, str]
+    owner: Owner | None
+    phase: str
+    node: str
+    claims: tuple[str, ...]
+    devices: tuple[str, ...]
+    host_disks: tuple[str, ...]
+
+
+def instance_row(instance: Instance) -> InstanceRow:
+    meta, status = instance.metadata, instance.status
+    volumes, devices = instance.spec.volumes or (), instance.spec.domain.devices
+    lent = [*(devices.gpus or ()), *(devices.host_devices or ())]
+    return InstanceRow(
+        key=meta.key,
+        uid=meta.uid,
+        version=meta.resource_version,
+        labels=meta.labels or {},
+        owner=controller_of(meta.owner_references),
+        phase=status.phase or "",
+        node=status.node_name or "",
+        claims=tuple(filter(None, map(_claim, volumes))),
+        devices=tuple(device.device_name or device.name for device in lent),
+        host_disks=tuple(volume.host_disk.path for volume in volumes if volume.host_disk),
+    )
+
+
+def _claim(volume: _Volume) -> str:
+    """A data volume is filled into a claim of its own name."""
+    claimed = volume.persistent_volume_claim or volume.memory_dump
+    if claimed:
+        return claimed.claim_name
+    return volume.data_volume.name if volume.data_volume else ""
+
+
+class _VirtualMachineSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    running: bool | None = None
+    run_strategy: str | None = None
+
+
+class VirtualMachine(msgspec.Struct, frozen=True, gc=False):
+    metadata: OwnedMeta
+    spec: _VirtualMachineSpec = _VirtualMachineSpec()
+
+
+class VirtualMachineRow(msgspec.Struct, frozen=True):
+    key: str
+    uid: str
+    version: str
+    labels: dict[str, str]
+    deleting: bool
+    run_strategy: str
+
+
+def virtual_machine_row(machine: VirtualMachine) -> VirtualMachineRow:
+    meta = machine.metadata
+    return VirtualMachineRow(
+        key=meta.key,
+        uid=meta.uid,
+        version=meta.resource_version,
+        labels=meta.labels or {},
+        deleting=meta.deletion_timestamp is not None,
+        run_strategy=_run_strategy(machine.spec),
+    )
+
+
+def _run_strategy(spec: _VirtualMachineSpec) -> str:
+    """``running`` is the old way to say it; a VM that says neither is not started."""
+    if spec.running is not None:
+        return "Always" if spec.running else "Halted"
+    return spec.run_strategy or "Halted"
+
+
+INSTANCE_PROJECTION: Projection[Instance, InstanceRow] = Projection(Instance, instance_row)
+VIRTUAL_MACHINE_PROJECTION: Projection[VirtualMachine, VirtualMachineRow] = Projection(
+    VirtualMachine, virtual_machine_row
+)

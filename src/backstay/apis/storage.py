@@ -1,0 +1,123 @@
+"""Claims and volumes: where a workload keeps its data, and on which nodes that can be had."""
+
+from typing import TypeVar
+
+import msgspec
+
+from backstay.apis.placement import Binding, NodeSelector, bound_to
+from backstay.kube.projection import Meta, Projection, share
+from backstay.kube.resource import Resource
+
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+
+T = TypeVar("T")
+
+_ON_THE_NODE = frozenset({"local", "hostPath"})
+
+# Fields of a volume's spec that are not its source.
+_NOT_A_SOURCE = frozenset({
+    "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity",
+    "persistentVolumeReclaimPolicy", "storageClassName", "volumeAttributesClassName", "volumeMode",
+})  # fmt: skip
+
+
+class _ClaimSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+    volume_mode: str | None = None
+
+
+class _ClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    access_modes: list[str] | None = None
+
+
+class ClaimWire(msgspec.Struct, frozen=True, gc=False):
+    metadata: Meta
+    spec: _ClaimSpec = _ClaimSpec()
+    status: _ClaimStatus = _ClaimStatus()
+
+
+class ClaimRow(msgspec.Struct, frozen=True, gc=False):
+    """``volume`` is empty while the claim is bound to none."""
+
+    key: str
+    uid: str
+    version: str
+    volume: str
+    storage_class: str
+    access_modes: tuple[str, ...]
+    block: bool
+
+
+def claim_row(claim: ClaimWire) -> ClaimRow:
+    spec = claim.spec
+    return ClaimRow(
+        key=claim.metadata.key,
+        uid=claim.metadata.uid,
+        version=claim.metadata.resource_version,
+        volume=spec.volume_name or "",
+        storage_class=share(spec.storage_class_name or ""),
+        access_modes=_shared(spec.access_modes or claim.status.access_modes),
+        block=spec.volume_mode == "Block",
+    )
+
+
+class _Csi(msgspec.Struct, frozen=True, gc=False):
+    driver: str = ""
+
+
+class _VolumeAffinity(msgspec.Struct, frozen=True, gc=False):
+    required: NodeSelector | None = None
+
+
+class VolumeWire(msgspec.Struct, frozen=True, gc=False):
+    """The spec's fields are taken as they come: the one that is no other names the source."""
+
+    metadata: Meta
+    spec: dict[str, msgspec.Raw] = {}
+
+
+class VolumeRow(msgspec.Struct, frozen=True, gc=False):
+    """``driver`` is that of CSI, or the kind of source (``local``, ``nfs``). ``bindings`` is what
+    binds it to one node; ``local`` says that its data are on a disk of the node itself."""
+
+    key: str
+    uid: str
+    version: str
+    driver: str
+    local: bool
+    access_modes: tuple[str, ...]
+    block: bool
+    bindings: tuple[Binding, ...]
+
+
+def volume_row(volume: VolumeWire) -> VolumeRow:
+    spec, meta = volume.spec, volume.metadata
+    source = next((field for field in sorted(spec) if field not in _NOT_A_SOURCE), "")
+    csi = _field(spec, "csi", _Csi)
+    affinity = _field(spec, "nodeAffinity", _VolumeAffinity)
+    return VolumeRow(
+        key=meta.key,
+        uid=meta.uid,
+        version=meta.resource_version,
+        driver=share(csi.driver if csi else source),
+        local=source in _ON_THE_NODE,
+        access_modes=_shared(_field(spec, "accessModes", list[str])),
+        block=_field(spec, "volumeMode", str) == "Block",
+        bindings=bound_to(affinity.required if affinity else None),
+    )
+
+
+CLAIM_PROJECTION: Projection[ClaimWire, ClaimRow] = Projection(ClaimWire, claim_row)
+VOLUME_PROJECTION: Projection[VolumeWire, VolumeRow] = Projection(VolumeWire, volume_row)
+
+
+def _shared(modes: list[str] | None) -> tuple[str, ...]:
+    return tuple(map(share, modes or ()))
+
+
+def _field(spec: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | None:
+    raw = spec.get(name)
+    return msgspec.json.decode(raw, type=kind | None) if raw is not None else None

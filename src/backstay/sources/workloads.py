@@ -1,0 +1,292 @@
+"""Workloads: from the pods of a node to what a person would call the things that run there.
+
+Three steps, apart because they differ in what they cost and in how fresh they must be:
+
+* ``read_pods``: one live list of the node's pods. What is deleted later is named by its uid and
+  version in exactly this list.
+* ``describe``: the slower look-ups behind them (``lookups.py``).
+* ``assemble``: pure. A launcher pod and the pods that plug volumes into it become one virtual
+  machine; a StatefulSet's pod becomes a workload of its own; so does every other pod. What belongs
+  to the node itself (DaemonSets, static pods) is left out, and so is the launcher that a finished
+  migration left behind.
+
+Labels and owner references are written by tenants. A launcher is one by its controller, and its
+guest only the one with the very uid that the controller has.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from backstay.apis.apps import STATEFUL_SETS
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES, InstanceRow, VirtualMachineRow
+from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod, Owner
+from backstay.kube.client import KubeClient
+from backstay.kube.projection import Unreadable
+from backstay.kube.resource import PODS, Resource
+from backstay.model.labels import HOTPLUG_VALUE, LAUNCHER, PROTECT, TMAX_PROTECT
+from backstay.model.workload import PodRef, Volume, Workload, WorkloadKind
+from backstay.sources.lookups import Details, Wanted, beside, look_up, machine_of
+
+_TIMEOUT = 10.0
+_ENDED = ("Succeeded", "Failed")
+
+
+class NodePods(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of a node at one moment. ``unreadable`` are there as well, but nothing is known of
+    them: they belong to no workload and are never touched."""
+
+    node: str
+    pods: tuple[HeldPod, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+async def read_pods(client: KubeClient, node: str, *, timeout: float = _TIMEOUT) -> NodePods:
+    """One live list (a quorum read). Raises ``KubeError``."""
+    reply = await client.list(PODS, fields=f"spec.nodeName={node}", timeout=timeout)
+    page = HELD_POD_PROJECTION.page(reply.body, call=reply.call)
+    return NodePods(node=node, pods=tuple(page.rows), unreadable=tuple(page.unreadable))
+
+
+async def describe(client: KubeClient, pods: NodePods, *, timeout: float = _TIMEOUT) -> Details:
+    """What stands behind the pods that may be ours to move; the others are not looked up."""
+    ours = [pod for pod in pods.pods if _may_be_ours(pod)]
+    return await look_up(client, _wanted(ours), timeout=timeout)
+
+
+def assemble(node: str, pods: NodePods, details: Details) -> tuple[Workload, ...]:
+    """The workloads of the node, in the order of their keys."""
+    here = [pod for pod in pods.pods if not _is_the_nodes_own(pod)]
+    launchers = [pod for pod in here if is_launcher(pod)]
+    helpers = _helpers(here, launchers)
+    helping = {helper.uid for each in helpers.values() for helper in each}
+    found = [
+        _guest(node, launcher, helpers.get(launcher.uid, ()), details)
+        for launcher in launchers
+        if launcher.phase != "Succeeded"
+    ]
+    found += [
+        _stateful(node, pod, details) if _is_stateful(pod) else _other(node, pod, details)
+        for pod in here
+        if not is_launcher(pod) and pod.uid not in helping
+    ]
+    return tuple(sorted(found, key=lambda workload: workload.key))
+
+
+def is_launcher(pod: HeldPod) -> bool:
+    return _is_controlled_by(pod, INSTANCES)
+
+
+# What a pod is
+
+
+def _is_the_nodes_own(pod: HeldPod) -> bool:
+    owner = pod.owner
+    return pod.mirror or (
+        owner is not None and (owner.group, owner.kind) in (("apps", "DaemonSet"), ("", "Node"))
+    )
+
+
+def _is_stateful(pod: HeldPod) -> bool:
+    return _is_controlled_by(pod, STATEFUL_SETS)
+
+
+def _is_controlled_by(pod: HeldPod, resource: Resource) -> bool:
+    owner = pod.owner
+    return owner is not None and (owner.group, owner.kind) == (resource.group, resource.kind)
+
+
+def _plugs_volumes(pod: HeldPod) -> bool:
+    """Whether it holds the hot-plugged volumes of a launcher, which is its owner."""
+    owner = pod.owner
+    labelled = pod.labels.get(LAUNCHER) == HOTPLUG_VALUE
+    return labelled and owner is not None and (owner.group, owner.kind) == ("", "Pod")
+
+
+def _helpers(
+    pods: Sequence[HeldPod], launchers: Sequence[HeldPod]
+) -> dict[str, tuple[HeldPod, ...]]:
+    """By the uid of the launcher; one whose launcher is gone has none to help."""
+    helpers: dict[str, tuple[HeldPod, ...]] = {launcher.uid: () for launcher in launchers}
+    for pod in pods:
+        if _plugs_volumes(pod) and pod.owner and pod.owner.uid in helpers:
+            helpers[pod.owner.uid] += (pod,)
+    return helpers
+
+
+def _may_be_ours(pod: HeldPod) -> bool:
+    if _is_the_nodes_own(pod) or pod.phase in _ENDED:
+        return False
+    kinds = is_launcher(pod) or _plugs_volumes(pod) or _is_stateful(pod)
+    return kinds or protection(pod.labels) is True
+
+
+def _wanted(pods: Iterable[HeldPod]) -> Wanted:
+    instances, stateful_sets, claims = set(), set(), set()
+    for pod in pods:
+        claims |= {beside(pod.key, claim) for claim in pod.claims}
+        if pod.owner and is_launcher(pod):
+            instances.add(beside(pod.key, pod.owner.name))
+        elif pod.owner and _is_stateful(pod):
+            stateful_sets.add(beside(pod.key, pod.owner.name))
+    return Wanted(
+        instances=frozenset(instances),
+        stateful_sets=frozenset(stateful_sets),
+        claims=frozenset(claims),
+    )
+
+
+# What a workload is
+
+
+def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: Details) -> Workload:
+    """A launcher and its helpers. Without its instance it is known by name only."""
+    owner, pods = _owner(launcher), (launcher, *helpers)
+    key = beside(launcher.key, owner.name)
+    instance = details.instances.get(key)
+    if instance is None or instance.uid != owner.uid:
+        bare = _workload(WorkloadKind.INSTANCE, owner.name, node, pods, details)
+        unread = details.why_unread(INSTANCES, key) if instance is None else ""
+        return msgspec.structs.replace(bare, restarts=bool(unread), unread=unread)
+    machine = _machine_behind(instance, details)
+    labels = [instance.labels, machine.labels] if machine else [instance.labels]
+    found = msgspec.structs.replace(
+        _workload(
+            WorkloadKind.INSTANCE, owner.name, node, pods, details,
+            claims=instance.claims, labels=labels,
+        ),
+        restarts=instance.owner is not None,
+        runs_on=_elsewhere(instance, node),
+        pinned_by=_pin(node, pods) or _of_the_host(instance, node),
+    )  # fmt: skip
+    return _as_machine(found, instance, machine, details)
+
+
+def _machine_behind(instance: InstanceRow, details: Details) -> VirtualMachineRow | None:
+    machine = details.machines.get(machine_of(instance) or "")
+    if machine is None or instance.owner is None or machine.uid != instance.owner.uid:
+        return None
+    return machine
+
+
+def _as_machine(
+    guest: Workload, instance: InstanceRow, machine: VirtualMachineRow | None, details: Details
+) -> Workload:
+    """Known as its virtual machine, if it has one."""
+    key = machine_of(instance)
+    if key is None:
+        return guest
+    unread = "" if machine else details.why_unread(VIRTUAL_MACHINES, key)
+    return msgspec.structs.replace(
+        guest,
+        kind=WorkloadKind.VIRTUAL_MACHINE,
+        name=key.rpartition("/")[2],
+        run_strategy=machine.run_strategy if machine else "",
+        restarts=not machine.deleting if machine else bool(unread),
+        unread=unread,
+    )
+
+
+def _stateful(node: str, pod: HeldPod, details: Details) -> Workload:
+    """One replica. Its owner reference alone says that somebody creates it anew; the set, if it
+    could be read, may say otherwise."""
+    owner = _owner(pod)
+    key = beside(pod.key, owner.name)
+    found = details.stateful_sets.get(key)
+    if found is None:
+        restarts = bool(details.why_unread(STATEFUL_SETS, key))
+    else:
+        restarts = found.uid == owner.uid and found.wants(pod.name)
+    paths = [other for other in pod.others if other.startswith("hostPath ")]
+    kept = f"it keeps data in {paths[0].removeprefix('hostPath ')} on {node}" if paths else ""
+    workload = _workload(WorkloadKind.STATEFUL_SET, pod.name, node, (pod,), details)
+    pinned_by = workload.pinned_by or kept
+    return msgspec.structs.replace(workload, restarts=restarts, pinned_by=pinned_by)
+
+
+def _other(node: str, pod: HeldPod, details: Details) -> Workload:
+    workload = _workload(WorkloadKind.OTHER, pod.name, node, (pod,), details)
+    if _plugs_volumes(pod):
+        # Its launcher has been released already: what it still holds is in that guest's way.
+        return msgspec.structs.replace(workload, restarts=False, label=True)
+    return msgspec.structs.replace(workload, restarts=pod.owner is not None)
+
+
+def _workload(
+    kind: WorkloadKind,
+    name: str,
+    node: str,
+    pods: Sequence[HeldPod],
+    details: Details,
+    *,
+    claims: Sequence[str] = (),
+    labels: Sequence[Mapping[str, str]] = (),
+) -> Workload:
+    """What all kinds have in common; ``claims`` and ``labels`` are those beyond the pods' own."""
+    first = pods[0]
+    mounted = dict.fromkeys([*(claim for pod in pods for claim in pod.claims), *claims])
+    return Workload(
+        kind=kind,
+        namespace=first.namespace,
+        name=name,
+        node=node,
+        pods=tuple(PodRef(pod.namespace, pod.name, pod.uid, pod.version) for pod in pods),
+        volumes=tuple(_volume(node, beside(first.key, claim), details) for claim in mounted),
+        also_writes=tuple(dict.fromkeys(other for pod in pods for other in pod.others)),
+        label=protection(*(pod.labels for pod in pods), *labels),
+        pinned_by=_pin(node, pods),
+        ended=all(pod.phase in _ENDED for pod in pods),
+        marked=all(pod.deleting for pod in pods),
+        priority=max(pod.priority for pod in pods),
+    )
+
+
+def _volume(node: str, key: str, details: Details) -> Volume:
+    """As much as is known: a claim that was not found, or is not bound, has a name only."""
+    name = key.rpartition("/")[2]
+    claim = details.claims.get(key)
+    if claim is None:
+        return Volume(claim=name)
+    volume = details.volumes.get(claim.volume)
+    bound = volume is not None and (
+        volume.local or any(binding.names(node) for binding in volume.bindings)
+    )
+    return Volume(
+        claim=name,
+        pv=claim.volume,
+        driver=volume.driver if volume else "",
+        access_modes=claim.access_modes,
+        block=claim.block,
+        only_on=node if bound else "",
+    )
+
+
+def protection(*labels: Mapping[str, str]) -> bool | None:
+    """What labels say. Ours come first, and among them "no": to leave something alone is the
+    mistake that can be made good."""
+    ours = {each.get(PROTECT, "").lower() for each in labels}
+    if "false" in ours:
+        return False
+    theirs = {each.get(TMAX_PROTECT, "").lower() for each in labels}
+    return True if "true" in ours | theirs else None
+
+
+def _owner(pod: HeldPod) -> Owner:
+    assert pod.owner is not None, f"{pod.key} was told apart by its owner"
+    return pod.owner
+
+
+def _elsewhere(instance: InstanceRow, node: str) -> str:
+    """Where the guest runs while the launcher here is the other end of a migration."""
+    return instance.node if instance.node not in ("", node) else ""
+
+
+def _pin(node: str, pods: Sequence[HeldPod]) -> str:
+    bound = any(binding.names(node) for pod in pods for binding in pod.bindings)
+    return f"it may be scheduled to {node} only" if bound else ""
+
+
+def _of_the_host(instance: InstanceRow, node: str) -> str:
+    if instance.host_disks:
+        return f"its disk {instance.host_disks[0]} is a file on {node}"
+    return f"it uses the device {instance.devices[0]} of {node}" if instance.devices else ""
