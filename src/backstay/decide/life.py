@@ -104,7 +104,10 @@ def _watch(
 ) -> NodeLife:
     silent = silence(facts)
     if silent < times.suspect and not (confirmed and silent > 0):
-        return life
+        if not facts.tainted:
+            return life
+        # Somebody else's incident, or one from before we were there.
+        return _turn(life, Life.RETURNING, now, Reason.NodeReturned.because(node=facts.name))
     return _turn(
         life, Life.SUSPECT, now, _silent(Reason.NodeSuspect, facts, silent), suspected_at=now
     )

@@ -20,6 +20,8 @@ class PodRef(msgspec.Struct, frozen=True):
     name: str
     uid: str
     version: str
+    marked: bool = False
+    """It carries a deletion timestamp: no kubelet will start it any more."""
 
     @property
     def key(self) -> str:
@@ -58,8 +60,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     restarts: bool = True
     pinned_by: str = ""
     ended: bool = False
-    marked: bool = False
-    """All of its pods carry a deletion timestamp."""
     priority: int = 0
     also_writes: tuple[str, ...] = ()
     """What it can write to that is no claim: ``hostPath /data``, ``nfs``."""
@@ -72,6 +72,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return f"{self.kind}/{self.namespace}/{self.name}"
+
+    @property
+    def marked(self) -> bool:
+        return all(pod.marked for pod in self.pods)
 
     def __str__(self) -> str:
         """As a sentence speaks of it."""
