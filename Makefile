@@ -43,6 +43,7 @@ lock: $(VENV)/dev.stamp ## pin every dependency anew, with hashes
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml -o locks/runtime.txt
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml --group dev -c locks/runtime.txt -o locks/dev.txt
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml --group dev --group bench -c locks/dev.txt -o locks/bench.txt
+	$(BIN)/uv pip compile $(LOCK) --group build -c locks/dev.txt -o locks/build.txt
 	$(BIN)/uv pip compile $(LOCK) --group go -o locks/go.txt
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 

@@ -15,6 +15,7 @@ from harness.accounting import MARK, RealTests
 from harness.build import Binaries, BuildError, ensure_binaries
 from harness.cluster import FAST, ControlPlane
 from harness.connect import connect
+from tests.support.installed import Installed, install
 
 # The same examples on every machine and in every run, however slow it is: a search that finds
 # something new today belongs into a run that was started to search.
@@ -66,3 +67,9 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
     """Backstay's client, as admin."""
     async with connect(control_plane) as connected:
         yield connected
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def installed(control_plane: ControlPlane) -> Installed:
+    """The session's control plane with our kinds and roles (tests/support/installed.py)."""
+    return await install(control_plane, running=False)

@@ -17,7 +17,14 @@ EXIT_INTERRUPTED = 130
 
 # The help line is kept here, so that listing the commands imports none of them.
 _COMMANDS = {
+    "arm": "Let Backstay act; shows what that changes, and asks.",
+    "confirm-dead": "Vouch that a node is off, so that its workloads can start elsewhere.",
+    "crds": "Print the CustomResourceDefinitions, for kubectl apply -f -.",
+    "disarm": "Let Backstay only watch, for a time.",
     "doctor": "Check the way to the API: configuration, TLS, identity, permissions, nodes.",
+    "incidents": "Show the deaths of nodes: what was done, when and why.",
+    "manifests": "Print everything that an installation consists of, for kubectl apply -f -.",
+    "uninstall": "Remove every trace of Backstay from the cluster.",
     "version": "Show the version of Backstay and of the cluster.",
 }
 

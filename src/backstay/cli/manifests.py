@@ -1,0 +1,48 @@
+"""``backstay manifests``: the whole installation, to be piped into ``kubectl apply -f -``.
+
+The files are those of deploy/, which are packed into the wheel as they are; their order is that
+of deploy/kustomization.yaml.
+"""
+
+import re
+from importlib.resources import files
+from typing import Any
+
+import click
+import yaml
+
+from backstay.cli.documents import documents_option, print_documents
+
+# What a registry, a repository, a tag and a digest are made of.
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+
+
+@click.command(name="manifests")
+@click.option("--image", metavar="NAME", help="The controller's image, if it is not the default.")
+@documents_option
+def command(image: str | None, output: str) -> None:
+    """Print everything that an installation consists of, for kubectl apply -f -."""
+    if image is not None and not _IMAGE.fullmatch(image):
+        raise click.ClickException(f"{image!r} is not the name of an image.")
+    documents = manifests()
+    if image is not None:
+        _use(image, documents)
+    print_documents(documents, output=output)
+
+
+def manifests() -> list[dict[str, Any]]:
+    """The objects of an installation, in the order in which they are applied."""
+    directory = files("backstay") / "deploy"
+    listed = yaml.safe_load((directory / "kustomization.yaml").read_text())["resources"]
+    return [
+        document
+        for name in listed
+        for document in yaml.safe_load_all((directory / name).read_text())
+    ]
+
+
+def _use(image: str, documents: list[dict[str, Any]]) -> None:
+    for document in documents:
+        if document["kind"] == "Deployment":
+            for container in document["spec"]["template"]["spec"]["containers"]:
+                container["image"] = image

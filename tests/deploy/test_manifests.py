@@ -1,0 +1,147 @@
+"""The manifests as files: complete, ours by label, in step with the code, without registries."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from backstay import __version__
+from backstay.apis.backstay import definitions
+from backstay.cli.documents import as_yaml
+from backstay.cli.manifests import manifests
+from backstay.model.labels import COMPONENT
+from backstay.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+BACKSTAY = Path(sys.executable).parent / "backstay"
+
+
+def only(kind: str, name: str = "backstay-controller") -> dict[str, Any]:
+    (found,) = [m for m in manifests() if m["kind"] == kind and m["metadata"]["name"] == name]
+    return found
+
+
+def pod() -> dict[str, Any]:
+    spec: dict[str, Any] = only("Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def test_the_definitions_are_what_the_code_says() -> None:
+    expected = as_yaml(definitions())
+    assert (DEPLOY / "crds.yaml").read_text() == expected, "backstay crds > deploy/crds.yaml"
+
+
+def test_the_kustomization_leaves_no_file_out() -> None:
+    listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
+    present = {path.name for path in DEPLOY.glob("*.yaml")} - {"kustomization.yaml"}
+    assert sorted(listed) == sorted(present)
+
+
+@pytest.mark.parametrize(
+    "document", manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}"
+)
+def test_everything_carries_our_label(document: dict[str, Any]) -> None:
+    assert document["metadata"]["labels"][COMPONENT] == "backstay"
+
+
+def test_no_role_has_a_wildcard_or_reaches_for_secrets() -> None:
+    for document in manifests():
+        for rule in document.get("rules", ()):
+            words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert "*" not in words
+            assert "secrets" not in words
+            assert words.isdisjoint({"escalate", "bind", "impersonate", "deletecollection"})
+
+
+def test_only_the_confirmer_may_create_confirmations() -> None:
+    may = {
+        document["metadata"]["name"]
+        for document in manifests()
+        for rule in document.get("rules", ())
+        if "deathconfirmations" in rule["resources"] and {"create", "delete"} & {*rule["verbs"]}
+    }
+    assert may == {"backstay-confirmer"}
+
+
+def test_the_names_are_those_that_the_controller_expects() -> None:
+    settings = Settings(identity="me")
+    assert only("Deployment")["metadata"]["namespace"] == settings.namespace
+    (bound,) = [
+        rule["resourceNames"]
+        for document in manifests()
+        if document["kind"] == "Role" and document["metadata"]["namespace"] == settings.namespace
+        for rule in document["rules"]
+        if "resourceNames" in rule
+    ]
+    assert bound == [settings.lease]
+
+
+def test_the_image_is_of_this_version_and_names_no_registry() -> None:
+    (container,) = pod()["containers"]
+    assert container["image"] == f"backstay:{__version__}"
+
+
+def test_the_controller_has_no_more_rights_on_its_node_than_it_needs() -> None:
+    (container,) = pod()["containers"]
+    assert pod()["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_a_replica_leaves_a_dead_node_soon() -> None:
+    seconds = {
+        toleration["key"]: toleration["tolerationSeconds"]
+        for toleration in pod()["tolerations"]
+        if toleration["effect"] == "NoExecute"
+    }
+    assert {"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"} == seconds.keys()
+    assert max(seconds.values()) <= 15
+
+
+def test_the_container_recipe_installs_nothing_without_a_hash() -> None:
+    recipe = (DEPLOY / "Containerfile").read_text()
+    installs = [line for line in re.split(r"(?<!\\)\n", recipe) if "pip install" in line]
+    assert installs
+    for line in installs:
+        assert "--require-hashes" in line or "--no-deps" in line
+    images = re.findall(r"^FROM (\S+)", recipe, re.MULTILINE)
+    assert images
+    assert not [image for image in images if "/" in image]
+
+
+def printed(*arguments: str) -> str:
+    said = subprocess.run([BACKSTAY, *arguments], capture_output=True, text=True, timeout=30)
+    assert said.returncode == 0, said.stderr
+    return said.stdout
+
+
+def test_backstay_crds_prints_the_file() -> None:
+    assert printed("crds") == (DEPLOY / "crds.yaml").read_text()
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_backstay_manifests_prints_all_of_them(output: str) -> None:
+    documents = list(yaml.safe_load_all(printed("manifests", "-o", output)))
+    assert (documents[0]["items"] if output == "json" else documents) == manifests()
+
+
+def test_backstay_manifests_takes_an_image_of_your_own() -> None:
+    said = printed("manifests", "--image", "registry.example:5000/ha/backstay@sha256:0123")
+    (image,) = re.findall(r"image: (\S+)", said)
+    assert image == "registry.example:5000/ha/backstay@sha256:0123"
+
+
+def test_backstay_manifests_refuses_what_is_no_image() -> None:
+    said = subprocess.run(
+        [BACKSTAY, "manifests", "--image", "a\n  evil: yes"], capture_output=True, text=True
+    )
+    assert said.returncode == 1
+    assert "is not the name of an image" in said.stderr

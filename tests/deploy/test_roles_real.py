@@ -1,0 +1,100 @@
+"""Who may do what, asked of a real API server: each role its part, and nothing beyond it."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from backstay.kube.client import KubeClient
+from tests.support.installed import Installed, allowed
+
+pytestmark = pytest.mark.real
+
+Deed = tuple[str, ...]
+"""Verb, group, resource; then ``namespace=``, ``name=`` or ``subresource=`` where it matters."""
+
+
+def deeds(group: str, resources: str, verbs: str, **where: str) -> set[Deed]:
+    return {
+        (verb, group, resource, *(f"{k}={v}" for k, v in sorted(where.items())))
+        for resource in resources.split()
+        for verb in verbs.split()
+    }
+
+
+OURS = "backstay.dev"
+READ = "get list"
+WATCH = "get list watch"
+STORAGE = deeds("", "persistentvolumeclaims persistentvolumes", READ) | deeds(
+    "storage.k8s.io", "volumeattachments", READ
+)
+GUESTS = deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ)
+OWN_LEASE = {"namespace": "backstay-system", "name": "backstay-controller"}
+
+VIEWING = (
+    deeds("", "nodes pods", WATCH)
+    | STORAGE
+    | GUESTS
+    | deeds("coordination.k8s.io", "leases", READ)
+    | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
+    | deeds("coordination.k8s.io", "leases", READ, namespace="backstay-system")
+    | deeds("coordination.k8s.io", "leases", READ, **OWN_LEASE)
+    | deeds(OURS, "backstayconfigs deathconfirmations incidents", WATCH)
+)
+MAY: Mapping[str, set[Deed]] = {
+    "controller": (
+        deeds("", "nodes", f"{WATCH} patch")
+        | deeds("", "pods", f"{READ} delete")
+        | STORAGE
+        | GUESTS
+        | deeds("", "events", "create patch")
+        | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
+        | deeds("coordination.k8s.io", "leases", "create", namespace="backstay-system")
+        | deeds("coordination.k8s.io", "leases", f"{WATCH} create update patch", **OWN_LEASE)
+        | deeds("discovery.k8s.io", "endpointslices", WATCH, namespace="default")
+        | deeds(OURS, "backstayconfigs deathconfirmations", WATCH)
+        | deeds(OURS, "incidents", f"{WATCH} create patch")
+        | deeds(OURS, "incidents", "get patch", subresource="status")
+    ),
+    "viewer": VIEWING,
+    "operator": VIEWING | deeds(OURS, "backstayconfigs", "create update patch"),
+    "confirmer": VIEWING | deeds(OURS, "deathconfirmations", "create delete"),
+    "stranger": set(),
+}
+
+VERBS = "get list watch create update patch delete deletecollection"
+EVERYTHING = (
+    deeds("", "nodes pods secrets configmaps events serviceaccounts namespaces", VERBS)
+    | deeds("", "persistentvolumeclaims persistentvolumes", VERBS)
+    | deeds("", "pods", "create", subresource="eviction")
+    | deeds("", "pods", "create get", subresource="exec")
+    | deeds("", "nodes", "update patch", subresource="status")
+    | deeds("", "serviceaccounts", "create", subresource="token")
+    | deeds("", "users serviceaccounts groups", "impersonate")
+    | deeds("apps", "deployments statefulsets", VERBS)
+    | deeds("storage.k8s.io", "volumeattachments", VERBS)
+    | deeds("kubevirt.io", "virtualmachines virtualmachineinstances", VERBS)
+    | deeds("coordination.k8s.io", "leases", VERBS)
+    | deeds("coordination.k8s.io", "leases", VERBS, namespace="kube-node-lease")
+    | deeds("coordination.k8s.io", "leases", VERBS, namespace="backstay-system")
+    | deeds("coordination.k8s.io", "leases", VERBS, **OWN_LEASE)
+    | deeds("discovery.k8s.io", "endpointslices", VERBS, namespace="default")
+    | deeds("rbac.authorization.k8s.io", "clusterroles clusterrolebindings", f"{VERBS} bind")
+    | deeds("admissionregistration.k8s.io", "validatingadmissionpolicies", VERBS)
+    | deeds("apiextensions.k8s.io", "customresourcedefinitions", VERBS)
+    | deeds(OURS, "backstayconfigs deathconfirmations incidents", VERBS)
+    | deeds(OURS, "incidents", "get update patch", subresource="status")
+)
+
+
+async def may(client: KubeClient, deed: Deed) -> bool:
+    verb, group, resource, *where = deed
+    return await allowed(client, verb, group, resource, **dict(w.split("=") for w in where))
+
+
+@pytest.mark.parametrize("role", sorted(MAY))
+async def test_a_role_can_do_exactly_its_part(installed: Installed, role: str) -> None:
+    expected = MAY[role]
+    assert expected <= EVERYTHING, "what is allowed must be asked"
+    async with installed.client(role) as client:
+        granted = {deed for deed in EVERYTHING if await may(client, deed)}
+    assert granted == expected
