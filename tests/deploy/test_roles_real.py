@@ -27,13 +27,15 @@ WATCH = "get list watch"
 STORAGE = deeds("", "persistentvolumeclaims persistentvolumes", READ) | deeds(
     "storage.k8s.io", "volumeattachments", READ
 )
-GUESTS = deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ)
+OWNERS = deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ) | deeds(
+    "apps", "statefulsets", READ
+)
 OWN_LEASE = {"namespace": "backstay-system", "name": "backstay-controller"}
 
 VIEWING = (
     deeds("", "nodes pods", WATCH)
     | STORAGE
-    | GUESTS
+    | OWNERS
     | deeds("coordination.k8s.io", "leases", READ)
     | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
     | deeds("coordination.k8s.io", "leases", READ, namespace="backstay-system")
@@ -45,7 +47,7 @@ MAY: Mapping[str, set[Deed]] = {
         deeds("", "nodes", f"{WATCH} patch")
         | deeds("", "pods", f"{READ} delete")
         | STORAGE
-        | GUESTS
+        | OWNERS
         | deeds("", "events", "create patch")
         | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
         | deeds("coordination.k8s.io", "leases", "create", namespace="backstay-system")
