@@ -66,9 +66,11 @@ def time_text(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def same_news(code: str, sentence: str, other_code: str, other_sentence: str) -> bool:
+def same_why(one: Why, other: Why) -> bool:
     """Whether two reasons say the same thing, but for how many seconds it has lasted."""
-    return code == other_code and _SECONDS.sub("", sentence) == _SECONDS.sub("", other_sentence)
+    if (one.code, one.next) != (other.code, other.next):
+        return False
+    return _SECONDS.sub("", one.sentence) == _SECONDS.sub("", other.sentence)
 
 
 def told(
@@ -241,9 +243,10 @@ def _record(key: str, progress: Progress, why: Why, uids: tuple[str, ...]) -> Wo
 
 
 def _same_or_new(old: WorkloadRecord, new: WorkloadRecord) -> WorkloadRecord:
-    if (old.progress, old.next, old.uids) != (new.progress, new.next, new.uids):
+    if (old.progress, old.uids) != (new.progress, new.uids):
         return new
-    return old if same_news(old.code, old.sentence, new.code, new.sentence) else new
+    said = (Why(record.code, record.sentence, record.next) for record in (old, new))
+    return old if same_why(*said) else new
 
 
 def _held_first(records: tuple[WorkloadRecord, ...]) -> tuple[WorkloadRecord, ...]:
@@ -278,9 +281,8 @@ def _confirmed(decision: Decision) -> Why:
 
 def _kept(status: IncidentStatus, why: Why) -> Why:
     why = Why(why.code, _cut(why.sentence), why.next)
-    if same_news(status.code, status.sentence, why.code, why.sentence):
-        return Why(status.code, status.sentence, why.next)
-    return why
+    before = Why(status.code, status.sentence, why.next)
+    return before if same_why(before, why) else why
 
 
 def _next_step(why: Why, workloads: Sequence[WorkloadRecord]) -> Why:
@@ -312,8 +314,8 @@ def _timeline(
 ) -> tuple[Moment, ...]:
     timeline = list(before)
     for why in lines:
-        moment = Moment(now_text, why.code, _cut(why.sentence))
-        last = timeline[-1] if timeline else Moment("", "", "")
-        if not same_news(moment.code, moment.sentence, last.code, last.sentence):
-            timeline.append(moment)
+        line = Why(why.code, _cut(why.sentence))
+        last = Why(timeline[-1].code, timeline[-1].sentence) if timeline else None
+        if last is None or not same_why(last, line):
+            timeline.append(Moment(now_text, line.code, line.sentence))
     return tuple(timeline)

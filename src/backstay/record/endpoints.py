@@ -1,0 +1,113 @@
+"""Endpoints: what a controller answers over HTTP. Nothing can be changed here.
+
+=============  =======================================================================
+``/healthz``   200 while the process does its work; else 503 and why. A prober restarts it.
+``/readyz``    200 while the view of the cluster is complete and fresh, also on standby.
+``/metrics``   numbers, for Prometheus
+``/status``    nodes, their lives, what is held and why, as JSON
+=============  =======================================================================
+
+The handler is pure over a ``Report``, so it answers in a simulation as it does in a cluster. It
+shows what an incident shows as well: names and reasons, no secrets, no contents of objects.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from backstay.record.metrics import CONTENT_TYPE
+from backstay.seam.serve import Answer, Handler, Inbound
+
+_JSON: Mapping[str, str] = {"content-type": "application/json"}
+_TEXT: Mapping[str, str] = {"content-type": "text/plain; charset=utf-8"}
+
+
+class HeldWorkload(msgspec.Struct, frozen=True):
+    workload: str
+    code: str
+    sentence: str
+    next: str = ""
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """A node that is not healthy."""
+
+    node: str
+    state: str
+    code: str
+    sentence: str
+    incident: str = ""
+    held: tuple[HeldWorkload, ...] = ()
+
+
+class ControllerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What ``/status`` says. ``nodes`` counts all of them by state; ``trouble`` lists the others
+    than healthy ones."""
+
+    version: str
+    identity: str
+    mode: str
+    leading: bool
+    leader: str
+    epoch: int
+    view_age: float | None
+    """Seconds; None as long as there is no view at all."""
+    nodes: Mapping[str, int]
+    trouble: tuple[NodeStatus, ...]
+    notes: tuple[str, ...] = ()
+    """What else a person should know: an old recording that cannot be written, for one."""
+
+
+class Report(Protocol):
+    """What a controller can say of itself."""
+
+    def unhealthy(self) -> str:
+        """Why the process should be restarted; empty if it should not."""
+        ...
+
+    def unready(self) -> str:
+        """Why its view cannot be relied on; empty if it can."""
+        ...
+
+    def metrics(self) -> bytes:
+        """The text exposition, up to date."""
+        ...
+
+    def status(self) -> ControllerStatus: ...
+
+
+def endpoints(report: Report) -> Handler:
+    """The handler of a controller's own address."""
+
+    async def handle(inbound: Inbound) -> Answer:
+        if inbound.method not in ("GET", "HEAD"):
+            return _text(405, "There is nothing to change here.", allow="GET, HEAD")
+        answer = _answer(report, inbound.path)
+        if inbound.method == "HEAD":
+            return Answer(status=answer.status, headers=answer.headers)
+        return answer
+
+    return handle
+
+
+def _answer(report: Report, path: str) -> Answer:
+    match path:
+        case "/healthz":
+            return _verdict(report.unhealthy())
+        case "/readyz":
+            return _verdict(report.unready())
+        case "/metrics":
+            return Answer(headers={"content-type": CONTENT_TYPE}, body=report.metrics())
+        case "/status":
+            return Answer(headers=_JSON, body=msgspec.json.encode(report.status()))
+        case _:
+            return _text(404, "Ask for /healthz, /readyz, /metrics or /status.")
+
+
+def _verdict(problem: str) -> Answer:
+    return _text(503, problem) if problem else _text(200, "ok")
+
+
+def _text(status: int, words: str, **headers: str) -> Answer:
+    return Answer(status=status, headers={**_TEXT, **headers}, body=f"{words}\n".encode())

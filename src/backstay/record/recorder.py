@@ -1,0 +1,252 @@
+"""The flight recorder: what each decision rested on, kept on disk so that it can be made again.
+
+A frame is written whenever the decision about a node changes: the snapshot, the decision, the
+names of the checks that were asked and the times that held. ``replay.py`` decides it once more.
+
+* It never gets in the way. ``note`` only puts a frame into a queue; when the disk is full or
+  hangs, frames are lost and counted, and that is said once.
+* Files are lines of JSON, the first of which says what the file is. They are appended to and
+  synced, so a crash costs at most a part of the last line. Every start, and every failure, begins
+  a new file: what is half written stays at the end of its own.
+* The number and the size of the files are bounded; the oldest are removed.
+"""
+
+import asyncio
+import logging
+import math
+import posixpath
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from backstay.decide.failover import Action, Check, Decision, Snapshot
+from backstay.model.evidence import Evidence
+from backstay.model.policy import Times
+from backstay.model.reasons import Reason, Why
+from backstay.record.telling import same_why, time_text
+from backstay.seam.clock import Rng, WallClock
+from backstay.seam.files import Files
+
+FORMAT: Final = "backstay-flight"
+VERSION = 1
+
+_PREFIX = "flight-"
+_SUFFIX = ".jsonl"
+_MOST_WAITING = 1000
+_BATCH = 50
+"""So many frames share one sync of the disk."""
+_PAUSE = 30.0
+
+_log = logging.getLogger("backstay.recorder")
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The first line of a file."""
+
+    format: Literal["backstay-flight"]
+    version: int
+    program: str
+    at: str
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A verdict, without the workload that stands in the snapshot already."""
+
+    workload: str
+    action: Action
+    why: Why
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A decision, as it is kept."""
+
+    why: Why
+    verdicts: tuple[Judged, ...] = ()
+    evidence: Evidence | None = None
+
+    def says_the_same(self, other: "Outcome") -> bool:
+        """Whether only numbers of seconds differ, or when evidence was looked at."""
+        mine, others = _subjects(self), _subjects(other)
+        return mine.keys() == others.keys() and all(
+            mine[key][0] == others[key][0] and same_why(mine[key][1], others[key][1])
+            for key in mine
+        )
+
+
+def outcome_of(decision: Decision) -> Outcome:
+    verdicts = tuple(Judged(v.workload.key, v.action, v.why) for v in decision.verdicts)
+    return Outcome(decision.why, verdicts, decision.evidence)
+
+
+def chain_names(chain: Sequence[Check]) -> tuple[str, ...]:
+    return tuple(str(getattr(check, "__name__", check)) for check in chain)
+
+
+def _subjects(outcome: Outcome) -> dict[str, tuple[object, Why]]:
+    evidence = outcome.evidence
+    proof = (evidence.kind, evidence.source, evidence.detail) if evidence else None
+    each: dict[str, tuple[object, Why]] = {"": (proof, outcome.why)}
+    return each | {v.workload: (v.action, v.why) for v in outcome.verdicts}
+
+
+class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decision and what it rested on. ``now`` is the event loop's time at which it was made;
+    ``blind`` stands for a view without any age, which JSON cannot say."""
+
+    at: str
+    now: float
+    node: str
+    snapshot: Snapshot
+    outcome: Outcome
+    chain: tuple[str, ...]
+    times: Times
+    blind: bool = False
+
+    @property
+    def question(self) -> Snapshot:
+        """The snapshot as it was decided on."""
+        if not self.blind:
+            return self.snapshot
+        return msgspec.structs.replace(self.snapshot, view_age=math.inf)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    file_bytes: int = 8_000_000
+    files: int = 8
+
+
+class FlightRecorder:
+    """See the module. ``run`` writes; ``kept`` and ``lost`` count frames."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        *,
+        program: str,
+        wall: WallClock,
+        rng: Rng,
+        limits: Limits | None = None,
+    ) -> None:
+        self.kept = 0
+        self.lost = 0
+        self.trouble = ""
+        self._files = files
+        self._directory = directory
+        self._program = program
+        self._wall = wall
+        self._rng = rng
+        self._limits = limits or Limits()
+        self._last: dict[str, Outcome] = {}
+        self._waiting: deque[Frame] = deque()
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._path = ""
+        self._size = 0
+
+    def note(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        now: float,
+        *,
+        times: Times,
+        chain: Sequence[Check],
+    ) -> None:
+        """A decision was made. It is recorded if it is another than the last one of its node."""
+        outcome = outcome_of(decision)
+        if not self._is_news(decision.node, outcome):
+            return
+        blind = math.isinf(snapshot.view_age)
+        frame = Frame(
+            at=time_text(self._wall.now()),
+            now=now,
+            node=decision.node,
+            snapshot=msgspec.structs.replace(snapshot, view_age=0.0) if blind else snapshot,
+            outcome=outcome,
+            chain=chain_names(chain),
+            times=times,
+            blind=blind,
+        )
+        if len(self._waiting) >= _MOST_WAITING:
+            self._lose(1, f"it is behind by {_MOST_WAITING} frames")
+            return
+        self._waiting.append(frame)
+        self._idle.clear()
+        self._news.set()
+
+    def forget(self, node: str) -> None:
+        """The node is gone for good."""
+        self._last.pop(node, None)
+
+    async def run(self) -> None:
+        """Write what is noted, until cancelled."""
+        while True:
+            self._news.clear()
+            if not self._waiting:
+                self._idle.set()
+                await self._news.wait()
+            await self._write_waiting()
+
+    async def flush(self, timeout: float) -> bool:
+        """Wait until all is on the disk while ``run`` writes; False if it took too long."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _is_news(self, node: str, outcome: Outcome) -> bool:
+        before = self._last.get(node)
+        self._last[node] = outcome
+        if before is None:
+            # As every node begins: thousands of them are no news when a controller starts.
+            return outcome.why.code != Reason.NodeHealthy.name
+        return not before.says_the_same(outcome)
+
+    async def _write_waiting(self) -> None:
+        while self._waiting:
+            frames = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+            try:
+                await self._append(frames)
+            except OSError as error:
+                self._path = ""
+                self._lose(len(frames), f"{self._directory}: {error.strerror or error}")
+                await asyncio.sleep(_PAUSE)
+            else:
+                self.kept += len(frames)
+                self.trouble = ""
+
+    async def _append(self, frames: Sequence[Frame]) -> None:
+        if not self._path or self._size >= self._limits.file_bytes:
+            await self._begin_file()
+        await self._add(b"".join(msgspec.json.encode(frame) + b"\n" for frame in frames))
+
+    async def _begin_file(self) -> None:
+        now = self._wall.now()
+        name = f"{_PREFIX}{now:%Y%m%dT%H%M%SZ}-{self._rng.token(5)}{_SUFFIX}"
+        self._path, self._size = posixpath.join(self._directory, name), 0
+        header = Header(FORMAT, VERSION, self._program, time_text(now))
+        await self._add(msgspec.json.encode(header) + b"\n")
+        await self._remove_oldest(but=name)
+
+    async def _add(self, lines: bytes) -> None:
+        await self._files.append(self._path, lines)
+        self._size += len(lines)
+
+    async def _remove_oldest(self, *, but: str) -> None:
+        names = await self._files.names(self._directory)
+        ours = [n for n in names if n.startswith(_PREFIX) and n.endswith(_SUFFIX) and n != but]
+        # By name they are in order of time, unless the clock was set back.
+        for name in ours[: max(0, len(ours) - self._limits.files + 1)]:
+            await self._files.remove(posixpath.join(self._directory, name))
+
+    def _lose(self, frames: int, why: str) -> None:
+        self.lost += frames
+        if not self.trouble:
+            _log.warning("the flight recorder loses decisions: %s", why)
+        self.trouble = why
