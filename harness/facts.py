@@ -69,16 +69,31 @@ def _reduce(schema: Json) -> Json:
     if schema.get("type") == "array":
         return _list(schema)
     if "properties" in schema:
-        node: Json = {"fields": {k: _reduce(v) for k, v in sorted(schema["properties"].items())}}
-        if schema.get("x-kubernetes-map-type") == "atomic":
-            node["atomic"] = True
-        return node
+        return {"fields": _fields(schema), **_atomic(schema)}
     if isinstance(schema.get("additionalProperties"), dict):
-        return {"map": _reduce(schema["additionalProperties"])}
+        return {"map": _reduce(schema["additionalProperties"]), **_atomic(schema)}
     kind = schema.get("type")
     node = {"type": kind} if kind and kind != "object" else {"type": "any"}
     # What else the decoder of a type tells from its format decodes itself.
     return {**node, "format": schema["format"]} if schema.get("format") in _FORMATS else node
+
+
+def _atomic(schema: Json) -> Json:
+    return {"atomic": True} if schema.get("x-kubernetes-map-type") == "atomic" else {}
+
+
+def _fields(schema: Json) -> Json:
+    fields: Json = {}
+    required = schema.get("required", ())
+    for name, below in sorted(schema["properties"].items()):
+        node = fields[name] = _reduce(below)
+        default = below.get("default")
+        # Nothing else that is zero is written down; what is, every object of the type has.
+        if name in required or (default is not None and not default):
+            node["always"] = True
+        if default or default == {}:
+            node["default"] = default
+    return fields
 
 
 def _list(schema: Json) -> Json:

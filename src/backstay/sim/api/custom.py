@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from backstay.sim.api import causes, gotext, schema_check, structural
+from backstay.sim.api import causes, fieldsets, gotext, schema_check, structural
 from backstay.sim.api.definitions import CLEANUP, is_true, with_condition
 from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import KindInfo, Object, Subresource, version_priority
@@ -73,17 +73,17 @@ class CustomResources(KindRules):
         self.columns = tuple(msgspec.convert(column, Column) for column in columns)
         self.terminating = False
 
+    kept_by_status = fieldsets.of([("metadata",), ("spec",)])
+
+    def defaulted(self, obj: Object) -> Object:
+        return _admitted(obj, self.schema)
+
     def on_create(self, obj: Object) -> Object:
         if self.terminating:
             name = obj["metadata"].get("name") or ""
             why = "create not allowed while custom resource definition is terminating"
             raise forbidden(self.info, name, why)
-        obj = _admitted(obj, self.schema)
         return with_field(obj, "status", None) if self.has_status else obj
-
-    def on_update(self, new: Object, old: Object) -> Object:
-        new = _admitted(new, self.schema)
-        return with_field(new, "status", old.get("status")) if self.has_status else new
 
     def on_status_update(self, new: Object, old: Object) -> Object:
         status = _admitted(new, self.schema).get("status")
@@ -384,6 +384,7 @@ def _info(
         singular=names["singular"],
         kind=kind,
         namespaced=namespaced,
+        list_kind=names.get("listKind") or "",
         verbs=_VERBS,
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),

@@ -39,8 +39,11 @@ class Definitions(KindRules):
     generation = True
     blind_update = False
 
+    def defaulted(self, obj: Object) -> Object:
+        return {**obj, "spec": _filled(obj.get("spec") or {})}
+
     def on_create(self, obj: Object) -> Object:
-        spec = _filled(obj.get("spec") or {})
+        spec = obj["spec"]
         status = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
@@ -48,17 +51,17 @@ class Definitions(KindRules):
                 :1
             ],
         }
-        return {**obj, "spec": spec, "status": status}
+        return {**obj, "status": status}
 
     def on_update(self, new: Object, old: Object) -> Object:
-        spec, status = _filled(new.get("spec") or {}), old["status"]
+        spec, status = new["spec"], old["status"]
         stored = list(status.get("storedVersions") or ())
         stored += [
             v["name"]
             for v in spec.get("versions") or ()
             if v.get("storage") and v["name"] not in stored
         ][:1]
-        return {**new, "spec": spec, "status": {**status, "storedVersions": stored}}
+        return {**new, "status": {**status, "storedVersions": stored}}
 
     def validate(self, new: Object, old: Object | None) -> list[Cause]:
         found = list(_problems(new))

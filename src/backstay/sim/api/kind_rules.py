@@ -1,162 +1,47 @@
 """The rules of the kinds that have some of their own, one class each, in one table at the end.
 
-To teach the embedded API a habit of a kind, write its class here and add it to the table.
+To teach the embedded API a habit of a kind, write its class here and add it to the table. Pods
+and what makes them are in ``workload_rules``, volumes in ``storage_rules``.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backstay.sim.api import defaults
+from backstay.sim.api import causes, defaults
 from backstay.sim.api.defaults import filled
 from backstay.sim.api.definitions import Definitions
 from backstay.sim.api.kinds import KindInfo, Object
-from backstay.sim.api.rules import KindRules, with_field
+from backstay.sim.api.rules import KindRules
+from backstay.sim.api.services import Services
 from backstay.sim.api.status import Cause, forbidden
+from backstay.sim.api.storage_rules import Claims, StorageClasses, VolumeAttachments, Volumes
+from backstay.sim.api.workload_rules import (
+    DaemonSets,
+    Deployments,
+    Jobs,
+    Pods,
+    ReplicaSets,
+    Spec,
+    StatefulSets,
+)
 
-NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-
+_NAME_LABEL = "kubernetes.io/metadata.name"
+_HIGHEST_PRIORITY = 1_000_000_000
 
 # Without these the server itself could not live.
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
-class Spec(KindRules):
-    """A kind with a spec whose changes are counted."""
-
-    generation = True
-
-
-def _with_old_metadata(new: Object, old: Object, *fields: str) -> Object:
-    """With these fields of the metadata as they were."""
-    meta = new["metadata"]
-    for field in fields:
-        meta = with_field(meta, field, old["metadata"].get(field))
-    return {**new, "metadata": meta}
-
-
-class Workload(Spec):
-    """A kind that makes pods from a template; ``spec_defaults`` is what its spec is filled with."""
-
-    spec_defaults: Mapping[str, Any] = {}
-    status_on_create: Mapping[str, Any] = {}
-
-    def on_create(self, obj: Object) -> Object:
-        spec = filled(obj.get("spec"), self.spec_defaults)
-        template = spec.get("template") or {}
-        if template.get("spec"):
-            spec["template"] = {**template, "spec": defaults.pod_spec(template["spec"])}
-        return {**obj, "spec": spec, "status": dict(self.status_on_create)}
-
-    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
-        spec = new["spec"]
-        if not (spec.get("selector") or {}):
-            return [Cause("FieldValueRequired", "Required value", "spec.selector")]
-        return ()
-
-
-class Deployments(Workload):
-    spec_defaults = defaults.DEPLOYMENT_SPEC
-
-    def on_status_update(self, new: Object, old: Object) -> Object:
-        return _with_old_metadata(super().on_status_update(new, old), old, "labels")
-
-
-class StatefulSets(Workload):
-    spec_defaults = defaults.STATEFUL_SET_SPEC
-    status_on_create: Mapping[str, Any] = {"replicas": 0, "availableReplicas": 0}
-
-
-class DaemonSets(Workload):
-    spec_defaults = defaults.DAEMON_SET_SPEC
-    status_on_create: Mapping[str, Any] = {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    }
-
-
-class ReplicaSets(Workload):
-    spec_defaults: Mapping[str, Any] = {"replicas": 1}
-    status_on_create: Mapping[str, Any] = {"replicas": 0}
-
-
-class Jobs(Workload):
-    spec_defaults = defaults.JOB_SPEC
-
-    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
-        return ()
-
-
-_POD_MUTABLE = frozenset(
-    {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates"}
-)
-
-
-class Pods(Spec):
-    """Deleted gracefully; almost nothing of the spec may change."""
-
-    returns_deleted = True
-
-    def on_create(self, obj: Object) -> Object:
-        spec = defaults.pod_spec(obj.get("spec") or {})
-        spec = filled(
-            spec,
-            {"priority": 0, "enableServiceLinks": True, "preemptionPolicy": "PreemptLowerPriority"},
-        )
-        said = spec.get("tolerations") or []
-        keys = {toleration.get("key") for toleration in said}
-        spec["tolerations"] = [
-            *said,
-            *(dict(t) for t in defaults.TOLERATIONS if t["key"] not in keys and None not in keys),
-        ]
-        status = {"phase": "Pending", "qosClass": defaults.quality_of_service(spec)}
-        return {**obj, "spec": spec, "status": status}
-
-    def on_status_update(self, new: Object, old: Object) -> Object:
-        return _with_old_metadata(super().on_status_update(new, old), old, "ownerReferences")
-
-    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
-        if not new["spec"].get("containers"):
-            return [Cause("FieldValueRequired", "Required value", "spec.containers")]
-        if old is None or _pod_core(new["spec"]) == _pod_core(old["spec"]):
-            return ()
-        why = (
-            "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
-            "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
-            "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to "
-            "be set to 1 if it was previously negative)"
-        )
-        return [Cause("FieldValueForbidden", why, "spec")]
-
-    def grace(self, obj: Object, requested: int | None) -> int:
-        spec, status = obj["spec"], obj.get("status") or {}
-        period = spec.get("terminationGracePeriodSeconds", 0) if requested is None else requested
-        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
-            return 0
-        return 1 if period < 0 else int(period)
-
-
-def _pod_core(spec: Object) -> Object:
-    """The part of a pod's spec that may not change."""
-    core = {k: v for k, v in spec.items() if k not in _POD_MUTABLE}
-    for field in ("containers", "initContainers"):
-        if field in core:
-            core[field] = [{**container, "image": ""} for container in core[field]]
-    return core
-
-
 class Nodes(KindRules):
-    """A kubelet registers with a status; a new node is not ready until it says so."""
+    """A kubelet registers with a status."""
 
     def on_create(self, obj: Object) -> Object:
-        spec = dict(obj.get("spec") or {})
-        taints = list(spec.get("taints") or [])
-        if not any(taint.get("key") == NOT_READY["key"] for taint in taints):
-            taints.append(dict(NOT_READY))
-        status = filled(obj.get("status"), defaults.NODE_STATUS)
-        return {**obj, "spec": {**spec, "taints": taints}, "status": status}
+        return {**obj, "status": filled(obj.get("status"), defaults.NODE_STATUS)}
+
+    def on_status_update(self, new: Object, old: Object) -> Object:
+        new = super().on_status_update(new, old)
+        return defaults.conditions(new, "lastHeartbeatTime", "lastTransitionTime")
 
 
 class Namespaces(KindRules):
@@ -164,24 +49,28 @@ class Namespaces(KindRules):
 
     returns_deleted = True
 
-    def on_create(self, obj: Object) -> Object:
+    def defaulted(self, obj: Object) -> Object:
         meta = obj["metadata"]
-        labels = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name", "")}
+        labels, name = meta.get("labels") or {}, meta.get("name", "")
+        if labels.get(_NAME_LABEL) == name:
+            return obj
+        return {**obj, "metadata": {**meta, "labels": {**labels, _NAME_LABEL: name}}}
+
+    def on_create(self, obj: Object) -> Object:
         spec = obj.get("spec") or {}
         finalizers = dict.fromkeys((*(spec.get("finalizers") or ()), "kubernetes"))
         return {
             **obj,
-            "metadata": {**meta, "labels": labels},
             "spec": {**spec, "finalizers": list(finalizers)},
             "status": {"phase": "Active"},
         }
 
     def on_update(self, new: Object, old: Object) -> Object:
-        return {**_named(new), "spec": old["spec"], "status": old["status"]}
+        return {**new, "spec": old["spec"], "status": old["status"]}
 
     def on_subresource_update(self, subresource: str, new: Object, old: Object) -> Object:
         """``finalize`` is where a controller takes its finalizer off."""
-        return {**_named(new), "status": old["status"]}
+        return {**new, "status": old["status"]}
 
     def begin_deletion(self, obj: Object, now: str) -> Object:
         meta = obj["metadata"]
@@ -198,48 +87,10 @@ class Namespaces(KindRules):
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
-def _named(namespace: Object) -> Object:
-    """With the label that every namespace has."""
-    meta = namespace["metadata"]
-    labels = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
-    return {**namespace, "metadata": {**meta, "labels": labels}}
-
-
 class PodDisruptionBudgets(Spec):
     def on_create(self, obj: Object) -> Object:
         counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
         return {**obj, "status": dict.fromkeys(counts, 0)}
-
-
-class Claims(KindRules):
-    """Protected by a finalizer while a pod may use them."""
-
-    def on_create(self, obj: Object) -> Object:
-        spec = filled(obj.get("spec"), {"volumeMode": "Filesystem"})
-        return {
-            **_finalized(obj, "kubernetes.io/pvc-protection"),
-            "spec": spec,
-            "status": {"phase": "Pending"},
-        }
-
-
-class Volumes(KindRules):
-    def on_create(self, obj: Object) -> Object:
-        spec = filled(
-            obj.get("spec"),
-            {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
-        )
-        return {
-            **_finalized(obj, "kubernetes.io/pv-protection"),
-            "spec": spec,
-            "status": {"phase": "Pending"},
-        }
-
-
-def _finalized(obj: Object, finalizer: str) -> Object:
-    meta = obj["metadata"]
-    finalizers = [*(meta.get("finalizers") or []), finalizer]
-    return {**obj, "metadata": {**meta, "finalizers": list(dict.fromkeys(finalizers))}}
 
 
 class ConfigMaps(KindRules):
@@ -265,14 +116,13 @@ class Secrets(KindRules):
     def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
         return _changes_of_immutable(new, old, ("data",))
 
-    def on_create(self, obj: Object) -> Object:
+    def defaulted(self, obj: Object) -> Object:
         return filled(_encoded(obj), {"type": "Opaque"})
-
-    def on_update(self, new: Object, old: Object) -> Object:
-        return _encoded(new)
 
 
 def _encoded(obj: Object) -> Object:
+    if "stringData" not in obj:
+        return obj
     text = obj.get("stringData") or {}
     data = {name: base64.b64encode(value.encode()).decode() for name, value in text.items()}
     made = {k: v for k, v in obj.items() if k != "stringData"}
@@ -281,43 +131,53 @@ def _encoded(obj: Object) -> Object:
     return made
 
 
+_EMPTY_EVENT: Mapping[str, Any] = {
+    "source": {}, "firstTimestamp": None, "lastTimestamp": None, "eventTime": None,
+    "reportingComponent": "", "reportingInstance": "",
+}  # fmt: skip
+
+
 class Events(KindRules):
     """Fields that a client left out are there, and empty."""
 
     create_on_update = True
 
-    def on_create(self, obj: Object) -> Object:
-        empty: Object = {
-            "source": {}, "firstTimestamp": None, "lastTimestamp": None, "eventTime": None,
-            "reportingComponent": "", "reportingInstance": "",
-        }  # fmt: skip
-        return {**empty, **obj}
+    def defaulted(self, obj: Object) -> Object:
+        return obj if _EMPTY_EVENT.keys() <= obj.keys() else {**_EMPTY_EVENT, **obj}
 
 
 class Leases(KindRules):
     create_on_update = True
     blind_update = False
 
-
-class VolumeAttachments(KindRules):
-    blind_update = False
-
-    def on_status_update(self, new: Object, old: Object) -> Object:
-        meta = with_field(old["metadata"], "managedFields", new["metadata"].get("managedFields"))
-        return {**super().on_status_update(new, old), "metadata": meta}
-
-    def on_create(self, obj: Object) -> Object:
-        return {**obj, "status": {"attached": False}}
-
-
-class StorageClasses(KindRules):
-    def on_create(self, obj: Object) -> Object:
-        return filled(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
+        spec = new.get("spec") or {}
+        found = []
+        for field, least, why in (
+            ("leaseDurationSeconds", 1, "must be greater than 0"),
+            ("leaseTransitions", 0, "must be greater than or equal to 0"),
+        ):
+            value = spec.get(field)
+            if value is not None and value < least:
+                found.append(causes.invalid(f"spec.{field}", value, why))
+        return found
 
 
 class PriorityClasses(Spec):
-    def on_create(self, obj: Object) -> Object:
-        return filled(obj, {"preemptionPolicy": "PreemptLowerPriority"})
+    returns_deleted = True
+
+    def defaulted(self, obj: Object) -> Object:
+        return filled(obj, {"preemptionPolicy": "PreemptLowerPriority", "value": 0})
+
+    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
+        found = []
+        of_system = new["metadata"].get("name", "").startswith("system-")
+        if new["value"] > _HIGHEST_PRIORITY and not of_system:
+            why = f"maximum allowed value of a user defined priority is {_HIGHEST_PRIORITY}"
+            found.append(causes.forbidden("value", why))
+        if old is not None and new["value"] != old["value"]:
+            found.append(causes.forbidden("value", "may not be changed in an update."))
+        return found
 
 
 _RULES: Mapping[str, type[KindRules]] = {
@@ -327,6 +187,7 @@ _RULES: Mapping[str, type[KindRules]] = {
     "events": Events,
     "configmaps": ConfigMaps,
     "secrets": Secrets,
+    "services": Services,
     "persistentvolumeclaims": Claims,
     "persistentvolumes": Volumes,
     "deployments.apps": Deployments,

@@ -26,7 +26,8 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
 
     For lists, ``kind`` is how server-side apply sees it (``atomic``, ``set`` or ``map`` with
     ``keys``), ``patch`` and ``merge_key`` how a strategic merge patch does. A key that an item
-    does not say has its ``default``.
+    does not say has its ``default``. A field that every object of its type has, with a zero value
+    if need be, is ``always`` there.
     """
 
     ref: str | None = None
@@ -41,6 +42,7 @@ class Schema(msgspec.Struct, frozen=True, rename="camel"):
     patch: str | None = None
     merge_key: str | None = None
     default: Any = None
+    always: bool = False
 
 
 ANY = Schema(type="any")
@@ -62,6 +64,7 @@ class KindInfo(msgspec.Struct, frozen=True, rename="camel"):
     singular: str
     kind: str
     namespaced: bool
+    list_kind: str = ""
     verbs: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -73,6 +76,10 @@ class KindInfo(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def resource(self) -> Resource:
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced)
+
+    @property
+    def kind_of_lists(self) -> str:
+        return self.list_kind or f"{self.kind}List"
 
     @property
     def api_version(self) -> str:

@@ -1,7 +1,8 @@
 """Operations: the verbs that change something, each of them one step that happens or does not.
 
-The order of checks is the server's: find, preconditions, mutate, what may not change, rules,
-validation, commit. Nothing in here awaits, so two requests can never be half-way at once.
+The order of checks is the server's: find, preconditions, mutate, defaults, admission, what may
+not change, rules, validation, commit. Nothing in here awaits, so two requests can never be
+half-way at once.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import msgspec
 
 from backstay.seam.clock import Rng, WallClock
 from backstay.sim.api import gotext, managed, names, status
+from backstay.sim.api.admission import Admission
 from backstay.sim.api.kinds import KindInfo, Kinds, Object
 from backstay.sim.api.requests import Target
 from backstay.sim.api.rules import KindRules
@@ -64,6 +66,7 @@ class Operations:
         self.store = store
         self.kinds = kinds
         self.rules = rules
+        self._admission = Admission(store)
         self._wall = wall
         self._rng = rng
 
@@ -85,8 +88,11 @@ class Operations:
         meta = dict(sent.get("metadata") or {})
         self._place(target, meta)
         self._name(info, target.namespace, meta)
-        obj = rules.on_create({**sent, "metadata": meta})
-        meta = obj["metadata"]
+        said = rules.defaulted(rules.complete({**sent, "metadata": meta}))
+        self._enter_namespace(info, target.namespace, meta.get("name", ""))
+        obj = rules.on_create(self._admission.create(target, said))
+        meta = dict(obj["metadata"])
+        obj = {**obj, "metadata": meta}
         causes = [
             *names.check(info, meta),
             *names.check_finalizers(info, meta, None),
@@ -101,7 +107,6 @@ class Operations:
             raise status.Refusal(
                 500, "", "resourceVersion should not be set on objects to be created"
             )
-        self._enter_namespace(info, target.namespace, key[1])
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(field, None)
         meta["uid"] = self._uid()
@@ -110,8 +115,10 @@ class Operations:
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
-        tracked = self._tracked(target, None, rules.as_stored(obj), write)
-        return self._commit(target, key, None, tracked, write)
+        if write.operation != "Apply":
+            tracked = self._tracked(target, None, rules.as_stored(said), write)
+            _take_managed_fields(meta, tracked["metadata"])
+        return self._commit(target, key, None, rules.as_stored(obj), write)
 
     def _place(self, target: Target, meta: dict[str, Any]) -> None:
         if not target.info.namespaced:
@@ -203,7 +210,8 @@ class Operations:
             manager=write.manager, force=force, subresource=target.subresource,
             now=self.now(), api_version=target.info.api_version,
             schema=self.kinds.schema(target.info), types=self.kinds.types,
-            kind=target.info.kind,
+            kind=target.info.kind, built_in=target.info.built_in,
+            reset=self.rules(target.info).kept(target.subresource),
         )  # fmt: skip
         if found is None:
             merged["metadata"]["name"] = target.name
@@ -232,13 +240,7 @@ class Operations:
         meta = self._kept_meta(old["metadata"], sent.get("metadata") or {})
         if write.operation == "Update" and "managedFields" in old["metadata"]:
             meta["managedFields"] = old["metadata"]["managedFields"]
-        new = {**sent, "metadata": meta}
-        if target.subresource == "status":
-            new = rules.on_status_update(new, old)
-        elif target.subresource:
-            new = rules.on_subresource_update(target.subresource, new, old)
-        else:
-            new = rules.on_update(new, old)
+        new = self._changed(target, {**sent, "metadata": meta}, old)
         causes = [
             *_immutable_uid(sent.get("metadata") or {}, old["metadata"]),
             *names.check(info, new["metadata"]),
@@ -261,6 +263,16 @@ class Operations:
         if meta.get("deletionTimestamp") and not waits and not rules.is_held(new):
             return self._remove(target, found, new, write)
         return self._commit(target, target.key, found, new, write)
+
+    def _changed(self, target: Target, new: Object, old: Object) -> Object:
+        """What becomes of an update, by what may be changed where it was sent."""
+        rules = self.rules(target.info)
+        if target.subresource == "status":
+            return rules.on_status_update(new, old)
+        new = rules.defaulted(rules.complete(new))
+        if target.subresource:
+            return rules.on_subresource_update(target.subresource, new, old)
+        return rules.on_update(self._admission.update(target, new, old), old)
 
     def _check_version(self, target: Target, found: Stored, sent: dict[str, Any]) -> None:
         version = sent.get("resourceVersion")
@@ -302,7 +314,7 @@ class Operations:
         else:
             meta.pop("finalizers", None)
         if not grace and not finalizers:
-            if rules.returns_deleted:
+            if rules.graceful:
                 self._mark_deleting(meta, grace)
             return Deleted(self._remove(target, found, changed, write), True)
         self._mark_deleting(meta, grace)
@@ -350,6 +362,7 @@ class Operations:
             manager=write.manager, operation="Update", api_version=target.info.api_version,
             subresource=target.subresource, now=self.now(),
             schema=self.kinds.schema(target.info), types=self.kinds.types,
+            reset=self.rules(target.info).kept(target.subresource),
         )  # fmt: skip
 
     def _commit(
@@ -430,6 +443,12 @@ def _another_kind(info: KindInfo, version: str, kind: str, kinds: Kinds) -> stat
     return status.bad_request(
         f'{kind} in version "{version}" cannot be handled as a {info.kind}: {why}'
     )
+
+
+def _take_managed_fields(meta: dict[str, Any], tracked: dict[str, Any]) -> None:
+    meta.pop("managedFields", None)
+    if "managedFields" in tracked:
+        meta["managedFields"] = tracked["managedFields"]
 
 
 def stamp(moment: datetime) -> str:

@@ -6,8 +6,12 @@ in one table. A rule sees whole objects and returns new ones; it never reads the
 
 from collections.abc import Sequence
 
-from backstay.sim.api.kinds import KindInfo, Object
+from backstay.sim.api import fieldsets
+from backstay.sim.api.fieldsets import FieldSet
+from backstay.sim.api.kinds import KindInfo, Object, facts
 from backstay.sim.api.status import Cause
+
+_STATUS = fieldsets.of([("status",)])
 
 
 class KindRules:
@@ -16,20 +20,41 @@ class KindRules:
     ``generation``: whether a change of the spec raises ``metadata.generation``.
     ``create_on_update``: whether a PUT may create. ``blind_update``: whether a PUT may come
     without a resourceVersion. ``returns_deleted``: whether DELETE answers with the object.
+    ``graceful``: whether what is deleted is marked so first, even if it goes at once.
+    ``kept_by_status``: what an update of the status subresource cannot change.
     """
 
     generation = False
     create_on_update = False
     blind_update = True
     returns_deleted = False
+    graceful = False
+    kept_by_status: FieldSet = fieldsets.of([("spec",)])
 
     def __init__(self, info: KindInfo) -> None:
         self.info = info
         self.has_status = "status" in info.subresources
+        self._parts = _parts(info)
+
+    def kept(self, subresource: str) -> FieldSet:
+        """The fields that a write to this subresource cannot change, and nobody comes to own."""
+        if subresource == "status":
+            return self.kept_by_status
+        return _STATUS if self.has_status and not subresource else fieldsets.EMPTY
+
+    def complete(self, obj: Object) -> Object:
+        """With the parts that every object of the kind has, empty if need be."""
+        missing: Object = {part: {} for part in self._parts if obj.get(part) is None}
+        return {**obj, **missing} if missing else obj
+
+    def defaulted(self, obj: Object) -> Object:
+        """With what the server fills in where a writer was silent. The writer owns that."""
+        return obj
 
     def on_create(self, obj: Object) -> Object:
-        """Defaults, and away with what a creator may not say (such as a status)."""
-        return {k: v for k, v in obj.items() if k != "status"} if self.has_status else obj
+        """Away with what a creator may not say (such as a status), and what the server adds of
+        its own. Nobody owns that."""
+        return self.complete(with_field(obj, "status", None)) if self.has_status else obj
 
     def on_update(self, new: Object, old: Object) -> Object:
         """What an update of the main resource may not change stays as it was."""
@@ -71,6 +96,12 @@ class KindRules:
     def spec_of(self, obj: Object) -> object:
         """What ``generation`` counts changes of."""
         return obj.get("spec")
+
+
+def _parts(info: KindInfo) -> tuple[str, ...]:
+    schema = facts().types.get(info.type) if info.built_in else None
+    fields = (schema.fields if schema is not None else None) or {}
+    return tuple(name for name, each in fields.items() if each.always and each.default == {})
 
 
 def with_field(obj: Object, field: str, value: object) -> Object:

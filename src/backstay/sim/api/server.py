@@ -31,7 +31,7 @@ from backstay.sim.api.requests import (
 )
 from backstay.sim.api.status import Cause, Refusal
 from backstay.sim.api.store import Store, Stored
-from backstay.sim.api.subresources import PLAIN, Subresources
+from backstay.sim.api.subresources import BINDINGS, PLAIN, Subresources
 
 _JSON = {"content-type": "application/json"}
 
@@ -131,7 +131,7 @@ class ApiServer:
             unknown = list(self.rules(target.info).unknown_fields(obj))
         if unknown and query.text("fieldValidation") == "Strict":
             raise status.strict_decoding(target.info, unknown)
-        return obj, [] if query.text("fieldValidation") == "Ignore" else unknown
+        return obj, _worth_a_warning(query, unknown)
 
     def _sent(self, target: Target, inbound: Inbound) -> Object:
         beginning = (
@@ -170,6 +170,8 @@ class ApiServer:
     def _create(self, target: Target, query: Query, inbound: Inbound) -> Answer:
         if target.name or (target.info.namespaced and not target.namespace):
             raise status.method_not_allowed()
+        if target.info.storage == BINDINGS:
+            return self._subresources.post_binding(target, inbound, _write(query, inbound))
         sent, unknown = self._object(target, query, inbound)
         made = self.operations.create(target, sent, _write(query, inbound))
         return _whole(target, made, 201, unknown)
@@ -187,31 +189,31 @@ class ApiServer:
             why = "Forbidden: may not be specified for non-apply patch"
             cause = Cause("FieldValueForbidden", why, "force")
             raise status.invalid_options("PatchOptions", cause)
-        sent = self._known(target, kind, query, _patch_of(kind, inbound))
+        sent, unknown = _patch_of(kind, inbound), list[str]()
+        if kind in (MERGE, STRATEGIC) and isinstance(sent, dict):
+            # Before it is merged, because all that is stored was looked at already.
+            sent = self._known(target, query, sent, unknown)
         change = self._change(target, kind, sent)
-        return _whole(target, self.operations.patch(target, change, _write(query, inbound)))
+        if kind == JSON_PATCH:
+            # What such a patch leads to can be said only when it is done.
+            apply = change
+            change = lambda obj: self._known(target, query, apply(obj), unknown)  # noqa: E731
+        made = self.operations.patch(target, change, _write(query, inbound))
+        return _whole(target, made, unknown=_worth_a_warning(query, unknown))
 
-    def _known(self, target: Target, kind: str, query: Query, sent: Any) -> Any:
-        """A patch without what the kind does not have. It is looked at before it is merged,
-        because all that is stored was looked at already."""
-        if kind not in (MERGE, STRATEGIC) or not isinstance(sent, dict):
-            return sent
-        if not target.info.built_in:
-            return self._known_of_custom(target, query, sent)
-        unknown: list[str] = []
+    def _known(self, target: Target, query: Query, sent: Object, unknown: list[str]) -> Object:
+        """An object or a patch of one, without what the kind does not have."""
+        kept = sent
         try:
-            kept = decoding.known(target.info, sent, self.kinds, unknown)
+            if target.info.built_in:
+                kept = decoding.known(target.info, sent, self.kinds, unknown)
+            else:
+                unknown += self.rules(target.info).unknown_fields(sent)
         except decoding.Mismatch as error:
             raise status.undecodable_patch(str(error)) from None
         if unknown and query.text("fieldValidation") == "Strict":
             raise status.strict_patch(unknown)
         return kept
-
-    def _known_of_custom(self, target: Target, query: Query, sent: Object) -> Object:
-        unknown = self.rules(target.info).unknown_fields(sent)
-        if unknown and query.text("fieldValidation") == "Strict":
-            raise status.strict_patch(unknown)
-        return sent
 
     def _change(self, target: Target, kind: str, sent: Any) -> Callable[[Object], Object]:
         if kind == MERGE:
@@ -274,6 +276,10 @@ class ApiServer:
         return Answer(headers=_JSON, body=_encode(body))
 
 
+def _worth_a_warning(query: Query, unknown: list[str]) -> list[str]:
+    return [] if query.text("fieldValidation") == "Ignore" else unknown
+
+
 def _patch_of(kind: str, inbound: Inbound) -> Any:
     if kind not in (MERGE, JSON_PATCH, STRATEGIC):
         return None
@@ -334,8 +340,8 @@ def _listed(target: Target, page: Page) -> Answer:
             meta["remainingItemCount"] = page.remaining
     elif not info.built_in:
         meta["continue"] = ""
-    start = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % (
-        info.kind.encode(), info.api_version.encode(), _encode(meta),
+    start = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
+        info.kind_of_lists.encode(), info.api_version.encode(), _encode(meta),
     )  # fmt: skip
     # The items of built-in kinds come without kind and apiVersion; those of custom ones, with.
     begin = b"" if info.built_in else head(info)

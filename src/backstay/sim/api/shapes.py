@@ -120,7 +120,7 @@ class Shape:
 
     def always_has(self, key: str) -> bool:
         """Whether every object of the type has this field, with a zero value if need be."""
-        return bool(getattr((self.schema.fields or {}).get(key, ANY), "always", False))
+        return (self.schema.fields or {}).get(key, ANY).always
 
 
 def _is_loose(schema: Schema) -> bool:

@@ -24,6 +24,7 @@ from backstay.sim.api.store import Stored
 Json = Mapping[str, Any]
 Change = Callable[[Object], Object]
 
+BINDINGS = "bindings"
 PLAIN = frozenset({"", "status", "finalize", "resize", "ephemeralcontainers"})
 
 _JSON = {"content-type": "application/json"}
@@ -49,10 +50,20 @@ class Subresources:
         if target.subresource == "eviction":
             self._evictions.evict(target, sent, write)
         else:
-            self._bind(target, sent, write)
+            self.bind(target, sent, write)
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                 "code": 201}  # fmt: skip
         return Answer(status=201, headers=_JSON, body=_encode(body))
+
+    def post_binding(self, target: Target, inbound: Inbound, write: Write) -> Answer:
+        """A binding by its old address, where only the body says of which pod."""
+        sent = decode(inbound)
+        name = (sent.get("metadata") or {}).get("name") if isinstance(sent, dict) else ""
+        if not name:
+            raise bad_request("Name parameter required.")
+        pods = self._operations.kinds.find("", "v1", "pods")
+        assert pods is not None
+        return self.post(Target(pods, target.namespace, name, "binding"), inbound, write)
 
     # Scale
 
@@ -107,7 +118,8 @@ class Subresources:
 
     # Binding
 
-    def _bind(self, target: Target, sent: Json, write: Write) -> None:
+    def bind(self, target: Target, sent: Json, write: Write) -> None:
+        """Gives a pod its node, as a scheduler does. Raises a ``Refusal``."""
         meta, node = sent.get("metadata") or {}, sent.get("target") or {}
         if meta.get("name") != target.name:
             raise bad_request("name in URL does not match name in Binding object")

@@ -238,5 +238,5 @@ def _not_many(info: KindInfo) -> Refusal:
     return Refusal(
         406, "NotAcceptable",
         f"you requested PartialObjectMetadata, but the requested object is a list "
-        f"({info.kind}List)",
+        f"({info.kind_of_lists})",
     )  # fmt: skip
