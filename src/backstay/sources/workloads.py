@@ -230,15 +230,18 @@ def _workload(
         namespace=first.namespace,
         name=name,
         node=node,
-        pods=tuple(PodRef(pod.namespace, pod.name, pod.uid, pod.version) for pod in pods),
+        pods=tuple(map(_reference, pods)),
         volumes=tuple(_volume(node, beside(first.key, claim), details) for claim in mounted),
         also_writes=tuple(dict.fromkeys(other for pod in pods for other in pod.others)),
         label=protection(*(pod.labels for pod in pods), *labels),
         pinned_by=_pin(node, pods),
         ended=all(pod.phase in _ENDED for pod in pods),
-        marked=all(pod.deleting for pod in pods),
         priority=max(pod.priority for pod in pods),
     )
+
+
+def _reference(pod: HeldPod) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid, pod.version, marked=pod.deleting)
 
 
 def _volume(node: str, key: str, details: Details) -> Volume:
