@@ -1,0 +1,148 @@
+"""What was done in each recorded timeline, and where it ends. It runs against any ``Rig``.
+
+A node with a running VM dies, after the scheduler was kept away from it. Then somebody does
+something about it, at once: Kubernetes itself has not noticed yet.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from backstay.kube.resource import PODS
+from backstay.sim.kubevirt.names import ALWAYS, MANUAL, ONCE, RERUN_ON_FAILURE, VMIS, VMS
+from tests.sim.kubevirt.rig import Json, Rig
+from tests.sim.kubevirt.timeline import histories, milestones, recorded
+
+A_WHILE = 1.5
+"""Seconds in which whatever happens by itself has happened."""
+
+ALWAYS_PASSING = (("Pod", "in 0 s"), ("VM", "False/GuestNotRunning"))
+"""What is there for no longer than it takes to hear of it, and so may be missed."""
+
+FORCED = (*ALWAYS_PASSING, ("VMI", "False/PodTerminating"), ("VM", "False/PodTerminating"))
+"""The same for a pod that is gone as soon as it is told to go."""
+
+
+async def on_a_dead_node(rig: Rig, run_strategy: str, *, is_dead: bool = True) -> Json:
+    """A VM whose node has just lost its power, or only its network; its VMI."""
+    await rig.create_vm(run_strategy=run_strategy)
+    if run_strategy == MANUAL:
+        await rig.ask_for_start()
+    vmi = await rig.until_running()
+    node = rig.node_of(vmi)
+    await rig.keep_scheduler_away(node.name)
+    if is_dead:
+        node.kill()
+    else:
+        node.cut_off()
+    rig.recorder.begin()
+    return vmi
+
+
+def assert_as_recorded(
+    rig: Rig, name: str, *, passing: tuple[tuple[str, str], ...] = ALWAYS_PASSING
+) -> None:
+    rows, truth = rig.recorder.rows, recorded(name)
+    assert histories(rows, passing=passing) == histories(truth, passing=passing)
+    assert milestones(rows) == milestones(truth)
+
+
+async def assert_runs_elsewhere(rig: Rig, before: Json) -> None:
+    vmi = await rig.until_running(after=before["metadata"]["uid"])
+    assert vmi["status"]["nodeName"] != before["status"]["nodeName"]
+    assert rig.copies() == [vmi["status"]["nodeName"]]
+
+
+async def always_forced(rig: Rig) -> None:
+    before = await on_a_dead_node(rig, ALWAYS)
+    await rig.delete_pod(grace=0)
+    await assert_runs_elsewhere(rig, before)
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, "always_forced", passing=FORCED)
+
+
+async def always_terminating_then_forced(rig: Rig) -> None:
+    before = await on_a_dead_node(rig, ALWAYS)
+    await rig.delete_pod()
+    await asyncio.sleep(A_WHILE)
+    assert (await rig.read(VMIS))["status"]["phase"] == "Running"
+    await rig.delete_pod(grace=0)
+    await assert_runs_elsewhere(rig, before)
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, "always_terminating_then_forced")
+
+
+async def rerun_on_failure_forced(rig: Rig) -> None:
+    before = await on_a_dead_node(rig, RERUN_ON_FAILURE)
+    await rig.delete_pod(grace=0)
+    await assert_runs_elsewhere(rig, before)
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, "rerun_on_failure_forced", passing=FORCED)
+
+
+async def rerun_on_failure_instance_deleted_first(rig: Rig) -> None:
+    await on_a_dead_node(rig, RERUN_ON_FAILURE)
+    await rig.delete_instance()
+    await asyncio.sleep(A_WHILE)
+    await rig.delete_pod(grace=0)
+    await rig.until(VMS, lambda vm: not vm["status"].get("created"))
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, "rerun_on_failure_instance_deleted_first")
+    assert (await rig.read(VMS))["status"]["printableStatus"] == "Stopped"
+    assert rig.copies() == []
+
+
+async def manual_forced(rig: Rig) -> None:
+    await _stays_failed(rig, MANUAL, "manual_forced")
+
+
+async def once_forced(rig: Rig) -> None:
+    await _stays_failed(rig, ONCE, "once_forced")
+
+
+async def _stays_failed(rig: Rig, run_strategy: str, name: str) -> None:
+    before = await on_a_dead_node(rig, run_strategy)
+    await rig.delete_pod(grace=0)
+    await rig.until(VMIS, lambda vmi: not vmi["metadata"].get("finalizers"))
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, name, passing=FORCED)
+    left = await rig.read(VMIS)
+    assert left["metadata"]["uid"] == before["metadata"]["uid"]
+    assert left["status"]["phase"] == "Failed"
+    assert rig.copies() == []
+
+
+async def always_instance_deleted(rig: Rig) -> None:
+    await on_a_dead_node(rig, ALWAYS)
+    await rig.delete_instance()
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, "always_instance_deleted")
+    assert (await rig.read(VMS))["status"]["printableStatus"] == "Stopping"
+    assert (await rig.launcher())["metadata"]["deletionGracePeriodSeconds"] == 40
+
+
+async def always_finalizers_stripped(rig: Rig) -> None:
+    before = await on_a_dead_node(rig, ALWAYS, is_dead=False)
+    await rig.delete_instance()
+    await asyncio.sleep(A_WHILE)
+    await rig.strip_finalizers()
+    after = await rig.until_running(after=before["metadata"]["uid"])
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, "always_finalizers_stripped")
+    nodes = [vmi["status"]["nodeName"] for vmi in (before, after)]
+    assert rig.copies() == sorted(nodes), "this is how a guest comes to run twice"
+    assert len(await rig.listed(PODS)) == 2
+
+
+Scenario: TypeAlias = Callable[[Rig], Coroutine[Any, Any, None]]
+
+RECORDED: tuple[Scenario, ...] = (
+    always_forced,
+    always_terminating_then_forced,
+    rerun_on_failure_forced,
+    rerun_on_failure_instance_deleted_first,
+    manual_forced,
+    once_forced,
+    always_instance_deleted,
+    always_finalizers_stripped,
+)

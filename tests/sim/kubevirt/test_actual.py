@@ -1,0 +1,41 @@
+"""The real KubeVirt goes through its recorded timelines again.
+
+Where there is no virt-controller to run, nothing here can be done, and nothing is lost: the
+timelines in ``recorded/`` are what it did before. These tests are therefore not counted among
+those that a run has to answer for.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from backstay.kube.client import KubeClient
+from harness.cluster import ControlPlane
+from tests.sim.kubevirt.actual import VARIABLE, actual, program, virt_controller
+from tests.sim.kubevirt.scenarios import RECORDED, Scenario
+
+pytestmark = [
+    pytest.mark.skipif(
+        program() is None,
+        reason=f"{VARIABLE} does not name a virt-controller of KubeVirt 1.9 to run.",
+    ),
+    pytest.mark.timeout(180),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kubevirt(control_plane: ControlPlane) -> AsyncIterator[None]:
+    path = program()
+    assert path is not None
+    async with virt_controller(control_plane, path):
+        yield
+
+
+@pytest.mark.parametrize("scenario", RECORDED, ids=lambda each: each.__name__)
+@pytest.mark.usefixtures("kubevirt")
+async def test_the_real_one_does_what_it_did(
+    scenario: Scenario, client: KubeClient, namespace: str
+) -> None:
+    async with actual(client, namespace) as rig:
+        await scenario(rig)
