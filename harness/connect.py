@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from backstay.kube.access import GivenAccess as GivenAccess
 from backstay.kube.access import Grant
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
@@ -23,27 +24,12 @@ from backstay.sim.nodes.wire import Json
 from harness import pki
 from harness.cluster import ControlPlane
 
+_ORIGIN = "the harness"
+
 REAL_PACE = Pace()
 
 FAST_PACE = Pace(lease=1.0, status=1.0)
 """Heartbeats for a control plane with ``cluster.FAST`` timers."""
-
-
-class GivenAccess:
-    """An ``Access`` whose credentials were handed over and never change."""
-
-    namespace = "default"
-    origin = "the harness"
-
-    def __init__(self, server: str, grant: Grant) -> None:
-        self.server = server
-        self._grant = grant
-
-    async def grant(self) -> Grant:
-        return self._grant
-
-    def refused(self, grant: Grant) -> None:
-        """There is nothing to fetch anew."""
 
 
 def access(plane: ControlPlane, user: str = pki.ADMIN) -> GivenAccess:
@@ -51,10 +37,11 @@ def access(plane: ControlPlane, user: str = pki.ADMIN) -> GivenAccess:
     who = plane.identities
     if user == pki.ADMIN:
         tls = Tls(ca=who.ca, cert=who.admin_cert, key=who.admin_key)
-        return GivenAccess(plane.url, Grant(tls=tls))
+        return GivenAccess(plane.url, Grant(tls=tls), origin=_ORIGIN)
     token = {pki.ADMIN_TOKEN: who.admin_token, pki.ORDINARY: who.ordinary_token}[user]
     headers = {"Authorization": f"Bearer {token}"}
-    return GivenAccess(plane.url, Grant(headers=headers, tls=Tls(ca=who.ca)))
+    grant = Grant(headers=headers, tls=Tls(ca=who.ca))
+    return GivenAccess(plane.url, grant, origin=_ORIGIN)
 
 
 @asynccontextmanager

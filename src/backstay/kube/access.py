@@ -51,3 +51,20 @@ class Access(Protocol):
         """The server answered 401 to this grant, or could not be trusted under it: whatever was
         kept for it must be fetched anew."""
         ...
+
+
+class GivenAccess:
+    """Credentials that were handed over and never change."""
+
+    namespace = "default"
+
+    def __init__(self, server: str, grant: Grant, *, origin: str = "given credentials") -> None:
+        self.server = server
+        self.origin = origin
+        self._grant = grant
+
+    async def grant(self) -> Grant:
+        return self._grant
+
+    def refused(self, grant: Grant) -> None:
+        """There is nothing to fetch anew."""

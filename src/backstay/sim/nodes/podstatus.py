@@ -100,7 +100,8 @@ def _conditions(pod: Pod, facts: Facts, *, phase: str, ready: bool, now: datetim
         before = had.get(kind, {})
         since = before.get("lastTransitionTime") if before.get("status") == status else None
         condition = {"type": kind, "status": status, "lastTransitionTime": since or stamp(now)}
-        conditions.append(condition | ({"reason": reason} if reason else {}))
+        # An earlier reason goes only if the patch says so.
+        conditions.append(condition | {"reason": reason or None})
     return conditions
 
 

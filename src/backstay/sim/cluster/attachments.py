@@ -1,0 +1,319 @@
+"""AttachDetach and ExternalAttacher: volumes follow the pods that need them.
+
+The attach-detach controller says what should be attached where (VolumeAttachment) and the
+attacher of the storage driver does it:
+
+* A volume is attached to a node when a pod with it is there and not over. One that may be used on
+  one node only has to be detached elsewhere first (``Multi-Attach``).
+* It is detached when no pod needs it any more, its kubelet no longer has it in use, or the node is
+  out of service. A node that is not ready and still has it in use is given six minutes; then the
+  volume is taken from it by force, whatever may still be writing there.
+* The attachment of a volume stays, marked as deleted, until the attacher has done its part.
+
+Whether a detached volume can still be written to by who had it is the storage's matter. By default
+it can, as with most: nobody but the old node's kernel enforces it. ``revokes`` is for storage that
+refuses the old node from then on.
+"""
+
+import asyncio
+import hashlib
+from typing import TypeAlias
+
+from backstay.sim.api.controller import Controller
+from backstay.sim.api.kinds import Object
+from backstay.sim.api.operations import Operations
+from backstay.sim.api.store import Commit, Key
+from backstay.sim.cluster import taints
+from backstay.sim.cluster.claims import DRIVER, claims_of
+from backstay.sim.cluster.desk import (
+    ATTACHMENTS,
+    CLAIMS,
+    DRIVERS,
+    NODES,
+    PODS,
+    VOLUMES,
+    Desk,
+    Json,
+    is_deleting,
+    is_over,
+    is_ready,
+    taints_of,
+)
+from backstay.sim.cluster.timers import Timers
+from backstay.sim.nodes.truth import Truth
+from backstay.sim.nodes.volumes import device_name
+
+_SHARED = {"ReadWriteMany", "ReadOnlyMany"}
+_FINALIZER = "external-attacher/csi-example"
+
+Turn: TypeAlias = tuple[str, str]
+"""The name of a volume, and why it is its turn: there was news, it is time to act on them, or
+somebody's time is over."""
+
+_NEWS, _ACT, _TIMEOUT = "news", "act", "timeout"
+
+
+def attachment_name(driver: str, handle: str, node: str) -> str:
+    return "csi-" + hashlib.sha256(f"{handle}{driver}{node}".encode()).hexdigest()
+
+
+class AttachDetach(Controller[Turn]):
+    """Works on volumes."""
+
+    def __init__(self, operations: Operations, *, timers: Timers) -> None:
+        super().__init__(operations.store)
+        self._desk = Desk(operations)
+        self._timers = timers
+        self._unwanted_since: dict[str, float] = {}
+        self._refused: set[tuple[str, str]] = set()
+        self._to_act: set[str] = set()
+
+    def begin(self) -> None:
+        self._unwanted_since.clear()
+        self._refused.clear()
+        self._to_act.clear()
+        for volume in self._desk.all(VOLUMES):
+            self.add((volume["metadata"]["name"], _NEWS))
+
+    def hear(self, commit: Commit) -> None:
+        after = commit.after.object
+        before = commit.before.object if commit.before else None
+        if commit.storage == PODS:
+            if commit.deleted or before is None or _need(before) != _need(after):
+                self._add_volumes_of(after)
+        elif commit.storage == NODES:
+            if commit.deleted or before is None or _state(before) != _state(after):
+                self._add_volumes_on(after["metadata"]["name"])
+        elif commit.storage == ATTACHMENTS:
+            self.add((_volume_of(after), _NEWS))
+        elif commit.storage == CLAIMS and after["spec"].get("volumeName"):
+            self.add((after["spec"]["volumeName"], _NEWS))
+
+    def _add_volumes_of(self, pod: Object) -> None:
+        for name in claims_of(pod):
+            claim = self._desk.get(CLAIMS, name, pod["metadata"]["namespace"])
+            if claim is not None and claim["spec"].get("volumeName"):
+                self.add((claim["spec"]["volumeName"], _NEWS))
+
+    def _add_volumes_on(self, node: str) -> None:
+        for attachment in self._desk.all(ATTACHMENTS):
+            if attachment["spec"]["nodeName"] == node:
+                self.add((_volume_of(attachment), _NEWS))
+
+    def work(self, key: Turn) -> None:
+        name, why = key
+        if why == _ACT:
+            self._to_act.discard(name)
+            self._settle(name)
+        elif name not in self._to_act:
+            self._to_act.add(name)
+            self.add_after((name, _ACT), self._timers.attach_pass)
+
+    def _settle(self, name: str) -> None:
+        volume = self._desk.get(VOLUMES, name)
+        wanted = self._wanted(volume) if volume is not None else {}
+        there = {
+            attachment["spec"]["nodeName"]: attachment
+            for attachment in self._desk.all(ATTACHMENTS)
+            if _volume_of(attachment) == name
+        }
+        for node, attachment in there.items():
+            if node not in wanted:
+                self._give_back(node, attachment, volume)
+            elif not is_deleting(attachment):
+                self._unwanted_since.pop(attachment["metadata"]["uid"], None)
+                if (attachment.get("status") or {}).get("attached") and volume is not None:
+                    self._report(node, _device(volume), attached=True)
+        for node, pod in wanted.items():
+            if volume is not None and node not in there:
+                self._attach(volume, node, pod, there)
+
+    def _wanted(self, volume: Object) -> dict[str, Object]:
+        """The nodes that should have it, each with a pod that needs it there."""
+        source, reference = volume["spec"].get("csi"), volume["spec"].get("claimRef")
+        if source is None or reference is None or not self._needs_attaching(source["driver"]):
+            return {}
+        return {
+            pod["spec"]["nodeName"]: pod
+            for pod in self._desk.all(PODS)
+            if pod["metadata"]["namespace"] == reference["namespace"]
+            and pod["spec"].get("nodeName")
+            and reference["name"] in claims_of(pod)
+            and not _has_ended(pod)
+        }
+
+    def _needs_attaching(self, driver: str) -> bool:
+        found = self._desk.get(DRIVERS, driver) or {}
+        return (found.get("spec") or {}).get("attachRequired") is not False
+
+    # Attaching
+
+    def _attach(self, volume: Object, node: str, pod: Object, there: dict[str, Object]) -> None:
+        name = volume["metadata"]["name"]
+        if there and not _SHARED & set(volume["spec"].get("accessModes") or ()):
+            self._refuse(name, pod)
+            return
+        source = volume["spec"]["csi"]
+        self._desk.create(
+            ATTACHMENTS,
+            {
+                "metadata": {
+                    "name": attachment_name(source["driver"], source["volumeHandle"], node)
+                },
+                "spec": {
+                    "attacher": source["driver"],
+                    "nodeName": node,
+                    "source": {"persistentVolumeName": name},
+                },
+            },
+        )
+
+    def _refuse(self, volume: str, pod: Object) -> None:
+        said = (volume, pod["metadata"]["uid"])
+        if said not in self._refused:
+            self._refused.add(said)
+            why = (
+                f'Multi-Attach error for volume "{volume}" Volume is already exclusively attached '
+                "to one node and can't be attached to another"
+            )
+            self._desk.event(pod, "Pod", reason="FailedAttachVolume", message=why)
+
+    def _report(self, name: str, device: str, *, attached: bool) -> None:
+        """In the status of the node: a kubelet uses nothing that is not said to be attached."""
+        node = self._desk.get(NODES, name)
+        if node is None:
+            return
+        said = list((node.get("status") or {}).get("volumesAttached") or ())
+        wanted = [each for each in said if each["name"] != device]
+        if attached:
+            wanted.append({"name": device, "devicePath": ""})
+        if sorted(each["name"] for each in said) != sorted(each["name"] for each in wanted):
+            self._desk.change(
+                NODES,
+                ("", name),
+                lambda obj: {**obj, "status": {**obj["status"], "volumesAttached": wanted}},
+                status=True,
+            )
+
+    # Detaching
+
+    def _give_back(self, node: str, attachment: Object, volume: Object | None) -> None:
+        if is_deleting(attachment):
+            return
+        meta = attachment["metadata"]
+        device = _device(volume) if volume is not None else ""
+        now = asyncio.get_running_loop().time()
+        since = self._unwanted_since.setdefault(meta["uid"], now)
+        patience = since + self._timers.force_detach - now
+        if not self._is_free(node, device, out_of_patience=patience <= 0):
+            if patience > 0:
+                self.add_after((_volume_of(attachment), _TIMEOUT), patience)
+            return
+        self._report(node, device, attached=False)
+        self._unwanted_since.pop(meta["uid"], None)
+        self._desk.delete(ATTACHMENTS, ("", meta["name"]), uid=meta["uid"])
+
+    def _is_free(self, name: str, device: str, *, out_of_patience: bool) -> bool:
+        node = self._desk.get(NODES, name)
+        if node is None:
+            return out_of_patience
+        if device not in ((node.get("status") or {}).get("volumesInUse") or ()):
+            return True
+        if taints.has(taints_of(node), taints.OUT_OF_SERVICE):
+            return True
+        return out_of_patience and not is_ready(node)
+
+
+class ExternalAttacher(Controller[Key]):
+    """The storage driver's side of it. Works on attachments."""
+
+    def __init__(
+        self, operations: Operations, *, timers: Timers, truth: Truth, revokes: bool = False
+    ) -> None:
+        super().__init__(operations.store)
+        self._desk = Desk(operations, "csi-attacher")
+        self._timers = timers
+        self._truth = truth
+        self._revokes = revokes
+        self._ends: dict[tuple[str, bool], float] = {}
+
+    def begin(self) -> None:
+        self._ends.clear()
+        for attachment in self.store.all(ATTACHMENTS):
+            self.add(attachment.key)
+
+    def hear(self, commit: Commit) -> None:
+        if commit.storage == ATTACHMENTS and not commit.deleted:
+            self.add(commit.after.key)
+
+    def work(self, key: Key) -> None:
+        attachment = self._desk.get(ATTACHMENTS, key[1])
+        if attachment is None or attachment["spec"]["attacher"] != DRIVER:
+            return
+        has_finalizer = _FINALIZER in (attachment["metadata"].get("finalizers") or ())
+        attached = bool((attachment.get("status") or {}).get("attached"))
+        if is_deleting(attachment):
+            if has_finalizer and self._is_done(key, attachment, self._timers.detach):
+                self._detach(key, attachment)
+        elif not has_finalizer:
+            self._desk.change(ATTACHMENTS, key, lambda obj: _finalized(obj, there=True))
+        elif not attached and self._is_done(key, attachment, self._timers.attach):
+            self._attach(key, attachment)
+
+    def _is_done(self, key: Key, attachment: Object, seconds: float) -> bool:
+        """Whether the storage has had its time; if not, it is asked again when it has."""
+        work = (attachment["metadata"]["uid"], is_deleting(attachment))
+        now = asyncio.get_running_loop().time()
+        due = self._ends.setdefault(work, now + seconds)
+        if now < due:
+            self.add_after(key, due - now)
+            return False
+        del self._ends[work]
+        return True
+
+    def _attach(self, key: Key, attachment: Object) -> None:
+        if self._revokes:
+            self._truth.admit(*_what(attachment), why="attached")
+        self._desk.change(
+            ATTACHMENTS, key, lambda obj: {**obj, "status": {"attached": True}}, status=True
+        )
+
+    def _detach(self, key: Key, attachment: Object) -> None:
+        if self._revokes:
+            self._truth.bar(*_what(attachment), why="detached")
+        self._desk.change(ATTACHMENTS, key, lambda obj: _finalized(obj, there=False))
+
+
+def _what(attachment: Json) -> tuple[str, tuple[str]]:
+    return attachment["spec"]["nodeName"], (_volume_of(attachment),)
+
+
+def _finalized(obj: Object, *, there: bool) -> Object:
+    meta = obj["metadata"]
+    others = [each for each in meta.get("finalizers") or () if each != _FINALIZER]
+    return {**obj, "metadata": {**meta, "finalizers": [*others, _FINALIZER] if there else others}}
+
+
+def _volume_of(attachment: Json) -> str:
+    return str((attachment["spec"].get("source") or {}).get("persistentVolumeName", ""))
+
+
+def _device(volume: Json) -> str:
+    source = volume["spec"].get("csi") or {}
+    return device_name(source.get("driver", ""), source.get("volumeHandle", ""))
+
+
+def _need(pod: Json) -> tuple[object, ...]:
+    return pod["spec"].get("nodeName"), _has_ended(pod)
+
+
+def _state(node: Json) -> tuple[object, ...]:
+    in_use = (node.get("status") or {}).get("volumesInUse")
+    return is_ready(node), taints.has(taints_of(node), taints.OUT_OF_SERVICE), in_use
+
+
+def _has_ended(pod: Json) -> bool:
+    """It is over, or it is going and none of its containers runs."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    runs = any("running" in (each.get("state") or {}) for each in statuses)
+    return is_over(pod) or (is_deleting(pod) and not runs)
