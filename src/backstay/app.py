@@ -1,1 +1,258 @@
-"""The composition root: ``build(settings, seams, client) -> App``, where all parts are joined."""
+"""The composition root: ``build`` is the only place where the parts are joined.
+
+An ``App`` is one controller. It observes from its first moment and acts when it leads; what it
+answers about itself (``record/endpoints.py``) holds for a standby as well.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from backstay import __version__
+from backstay.apis.backstay import ConfigRow, ConfirmationRow
+from backstay.apis.core import NodeRow
+from backstay.control.failover import FailoverLoop
+from backstay.control.guard import Guard
+from backstay.control.observe import Observer
+from backstay.control.tell import Teller
+from backstay.decide.failover import CHAIN, Check
+from backstay.kube.cache import Cache
+from backstay.kube.client import KubeClient
+from backstay.kube.events import EventRecorder
+from backstay.kube.lease import Leadership, Term
+from backstay.model.node import Life
+from backstay.model.policy import Mode
+from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
+from backstay.record.events import Herald
+from backstay.record.incidents import IncidentBook
+from backstay.record.metrics import Metrics
+from backstay.record.pulse import Pulse
+from backstay.record.recorder import FlightRecorder
+from backstay.seam import Seams
+from backstay.seam.tasks import Tasks
+from backstay.settings import Settings
+from backstay.sources.nodes import NodeSource
+from backstay.sources.operator import OperatorSource
+
+_STALLED = 30.0
+_LAST_WORDS = 5.0
+
+
+class App:
+    """One controller; made by ``build``. Implements ``record.endpoints.Report``."""
+
+    def __init__(
+        self, settings: Settings, seams: Seams, client: KubeClient, *, chain: Sequence[Check]
+    ) -> None:
+        times = settings.times
+        self.settings = settings
+        self.measured = Metrics(version=__version__)
+        self.pulse = Pulse()
+        self.events = EventRecorder(
+            client, component="backstay", instance=settings.identity, wall=seams.wall, rng=seams.rng
+        )
+        self.recorder = _recorder(settings, seams)
+        self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
+        self.operator = OperatorSource(client, rng=seams.rng, wall=seams.wall)
+        self.nodes = NodeSource(
+            client, rng=seams.rng, interval=settings.poll_leases, on_look=self._looked
+        )
+        self.observer = Observer(client, self.nodes, self.operator, times=times)
+        self.loop = FailoverLoop(
+            client,
+            nodes=self.nodes,
+            observer=self.observer,
+            guard=Guard(client, self.observer, times=times, chain=chain),
+            book=self.book,
+            teller=Teller(
+                herald=Herald(self.events),
+                metrics=self.measured,
+                recorder=self.recorder,
+                times=times,
+                chain=chain,
+            ),
+            rng=seams.rng,
+            times=times,
+            chain=chain,
+        )
+        self.leadership = Leadership(
+            client,
+            namespace=settings.namespace,
+            name=settings.lease,
+            identity=settings.identity,
+            wall=seams.wall,
+            rng=seams.rng,
+            floor=self.book.highest_epoch,
+            times=settings.lease_times,
+        )
+        self._seams = seams
+        self.nodes.cache.subscribe(self._node_changed)
+        self.operator.configs.subscribe(self._config_changed)
+        self.operator.confirmed.subscribe(self._confirmation_changed)
+
+    async def run(self) -> None:
+        """Until cancelled. On the way out the lease is given up and the last words are said."""
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(Tasks("controller"))
+            tasks.spawn(self.pulse.run(), name="pulse")
+            tasks.spawn(self.events.run(), name="events")
+            if self.recorder is not None:
+                tasks.spawn(self.recorder.run(), name="recorder")
+            tasks.spawn(self.nodes.run(), name="nodes")
+            tasks.spawn(self.operator.run(), name="operator")
+            if self.settings.host:
+                listener = await self._seams.serve.listen(
+                    endpoints(self), host=self.settings.host, port=self.settings.port
+                )
+                stack.push_async_callback(listener.close)
+            try:
+                await self.leadership.run(self._lead)
+            finally:
+                await self._last_words()
+
+    async def _lead(self, term: Term) -> None:
+        # To act on half a picture would be to open incidents for nodes that are merely unknown.
+        while not self._has_seen_everything():  # noqa: ASYNC110 - caches tell nobody
+            await asyncio.sleep(self.settings.poll_leases / 5)
+        await self.loop.lead(term)
+
+    def _has_seen_everything(self) -> bool:
+        return self.nodes.cache.synced and self.nodes.looks > 0
+
+    async def _last_words(self) -> None:
+        await self.events.flush(_LAST_WORDS)
+        if self.recorder is not None:
+            await self.recorder.flush(_LAST_WORDS)
+
+    # What may make a node worth a look
+
+    def _looked(self, renewed: Collection[str]) -> None:
+        self.loop.looked(renewed)
+
+    def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
+        row = new or old
+        if row is not None:
+            self.loop.consider(row.key)
+
+    def _confirmation_changed(
+        self, old: ConfirmationRow | None, new: ConfirmationRow | None
+    ) -> None:
+        for row in (old, new):
+            if row is not None:
+                self.loop.consider(row.node)
+
+    def _config_changed(self, _old: ConfigRow | None, _new: ConfigRow | None) -> None:
+        self.loop.looked(())
+
+    # What it says of itself
+
+    def unhealthy(self) -> str:
+        silent = self.pulse.silence(asyncio.get_running_loop().time())
+        return f"The process was held up for {silent:.0f} s." if silent > _STALLED else ""
+
+    def unready(self) -> str:
+        now = asyncio.get_running_loop().time()
+        if not self._has_seen_everything():
+            return "It has not seen all nodes yet."
+        age, most = self.nodes.age(now), self.settings.times.fresh
+        return f"Its view is {age:.0f} s old; {most:g} s are allowed." if age > most else ""
+
+    def metrics(self) -> bytes:
+        measured, now = self.measured, asyncio.get_running_loop().time()
+        term, queue = self.leadership.term, self.loop.queue
+        measured.leading.set(float(term is not None))
+        measured.epoch.set(float(term.epoch if term is not None else 0))
+        measured.mode.set_all({mode.value: float(mode is self._mode) for mode in Mode})
+        measured.nodes.set_all({state.value: float(n) for state, n in self._states().items()})
+        measured.held.set_all(self._held_by_code())
+        measured.api_age.set(self.nodes.age(now), "leases")
+        measured.queue_depth.set(float(queue.depth if queue is not None else 0))
+        measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
+        measured.stall.set(self.pulse.worst)
+        measured.incident_writes.reached(self.book.writes)
+        measured.events_dropped.reached(self.events.dropped)
+        for kind, cache in self._caches():
+            measured.quarantined.set(float(len(cache.quarantine)), kind)
+        if self.recorder is not None:
+            measured.frames_recorded.reached(self.recorder.kept)
+            measured.frames_lost.reached(self.recorder.lost)
+        return measured.render()
+
+    def status(self) -> ControllerStatus:
+        age = self.nodes.age(asyncio.get_running_loop().time())
+        term = self.leadership.term
+        return ControllerStatus(
+            version=__version__,
+            identity=self.settings.identity,
+            mode=self._mode.value,
+            leading=term is not None,
+            leader=self.leadership.holder,
+            epoch=term.epoch if term is not None else 0,
+            view_age=None if age == float("inf") else round(age, 1),
+            nodes={state.value: count for state, count in self._states().items()},
+            trouble=tuple(self._trouble()),
+        )
+
+    @property
+    def _mode(self) -> Mode:
+        return self.operator.policy.mode
+
+    def _states(self) -> Counter[Life]:
+        return Counter(
+            dict.fromkeys(Life, 0) | Counter(w.life.state for w in self.observer.watched.values())
+        )
+
+    def _held_by_code(self) -> dict[str, float]:
+        held = (v.why.code for d in self.loop.decisions.values() for v in d.held)
+        return {code: float(count) for code, count in Counter(held).items()}
+
+    def _caches(self) -> list[tuple[str, Cache[Any]]]:
+        return [
+            ("nodes", self.nodes.cache),
+            ("configs", self.operator.configs),
+            ("confirmations", self.operator.confirmed),
+        ]
+
+    def _trouble(self) -> list[NodeStatus]:
+        found = []
+        for name, watched in sorted(self.observer.watched.items()):
+            if watched.life.state is Life.HEALTHY:
+                continue
+            decision, incident = self.loop.decisions.get(name), self.loop.incidents.get(name)
+            why = watched.life.why if decision is None else decision.why
+            held = () if decision is None else decision.held
+            found.append(
+                NodeStatus(
+                    node=name,
+                    state=watched.life.state.value,
+                    code=why.code,
+                    sentence=why.sentence,
+                    incident="" if incident is None else incident.row.key,
+                    held=tuple(
+                        HeldWorkload(v.workload.key, v.why.code, v.why.sentence, v.why.next)
+                        for v in held
+                    ),
+                )
+            )
+        return found
+
+
+def build(
+    settings: Settings, seams: Seams, client: KubeClient, *, chain: Sequence[Check] = CHAIN
+) -> App:
+    """A controller. ``chain`` is there for those who prove that each of its checks is needed."""
+    return App(settings, seams, client, chain=chain)
+
+
+def _recorder(settings: Settings, seams: Seams) -> FlightRecorder | None:
+    if not settings.recorder:
+        return None
+    return FlightRecorder(
+        seams.files,
+        settings.recorder,
+        program=f"backstay {__version__}",
+        wall=seams.wall,
+        rng=seams.rng,
+    )

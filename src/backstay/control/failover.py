@@ -1,1 +1,289 @@
-"""The failover loop: from facts about nodes to decisions, and through the guard to deeds."""
+"""The failover loop: what is done about a node, from the first suspicion to its return.
+
+Everybody observes, also a standby: each look at the leases steps the lives of those nodes that
+are not plainly healthy. Whoever leads does more, one node at a time each:
+
+* looks what runs on a node that is suspect, so that nothing has to be looked up later,
+* decides (``decide/failover.py``) and tells the decision, also when it is not to act,
+* opens an incident when the node is lost, and adopts the one that an earlier leader opened,
+* has the guard release what may be released, and watches it come up elsewhere,
+* gives the node back when it returns: our taint goes when nothing of the incident is left there.
+
+Nothing is kept that the API does not know. A successor finds incidents, marks and taints, and
+looks at everything else itself.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from backstay.apis.backstay import IncidentSpec
+from backstay.control.guard import Guard, Outcome
+from backstay.control.incident import OpenIncident
+from backstay.control.observe import Observer
+from backstay.control.tell import Teller
+from backstay.decide.failover import Check, Decision, Snapshot, decide
+from backstay.decide.readiness import stays_down
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import Conflict
+from backstay.kube.lease import Term
+from backstay.kube.queue import Again, Done, Result, WorkQueue
+from backstay.model.incident import Progress
+from backstay.model.node import Life
+from backstay.model.policy import Times
+from backstay.model.reasons import Reason, Why
+from backstay.model.workload import Workload
+from backstay.record.incidents import IncidentBook
+from backstay.record.telling import Advance
+from backstay.seam.clock import Rng
+from backstay.sources.nodes import NodeSource
+from backstay.sources.recovered import whereabouts
+
+_PARALLEL = 8
+
+_SOON = 0.5
+"""Seconds until the next look where something is about to happen."""
+
+
+class FailoverLoop:
+    """See the module."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        nodes: NodeSource,
+        observer: Observer,
+        guard: Guard,
+        book: IncidentBook,
+        teller: Teller,
+        rng: Rng,
+        times: Times,
+        chain: Sequence[Check],
+    ) -> None:
+        self.incidents: dict[str, OpenIncident] = {}
+        self.decisions: dict[str, Decision] = {}
+        self.queue: WorkQueue[str] | None = None
+        self._client = client
+        self._nodes = nodes
+        self._observer = observer
+        self._guard = guard
+        self._book = book
+        self._teller = teller
+        self._rng = rng
+        self._times = times
+        self._chain = chain
+
+    # What everybody does
+
+    def looked(self, _renewed: Collection[str]) -> None:
+        """After each look at the leases."""
+        for name in self._nodes.names:
+            self.consider(name)
+        for gone in self._observer.watched.keys() - set(self._nodes.names):
+            self._observer.look(gone)
+
+    def consider(self, name: str) -> None:
+        """Something may be different about this node."""
+        if not self._observer.is_interesting(name):
+            return
+        self._observer.look(name)
+        if self.queue is not None:
+            self.queue.add(name)
+
+    # What the leader does
+
+    async def lead(self, term: Term) -> None:
+        """Until cancelled; whatever was under way has ended then."""
+        queue = WorkQueue[str]("failover", rng=self._rng, parallel=_PARALLEL, last_retry=10.0)
+        self.incidents = {
+            row.spec.node: OpenIncident(self._book, row)
+            for row in await self._book.all()
+            if row.open
+        }
+        for name in {*self._nodes.names, *self.incidents}:
+            if name in self.incidents or self._observer.is_interesting(name):
+                queue.add(name)
+        self.queue = queue
+        try:
+            await queue.run(partial(self._act, term))
+        finally:
+            self.queue = None
+            self.decisions.clear()
+
+    async def _act(self, term: Term, name: str) -> Result:
+        try:
+            return await self._handle(term, name)
+        except Conflict:
+            # Somebody else has written: what we know of the incident is out of date.
+            self.incidents.pop(name, None)
+            raise
+
+    async def _handle(self, term: Term, name: str) -> Result:
+        snapshot = self._observer.look(name)
+        if snapshot is None:
+            return await self._forget(name, term)
+        if snapshot.life.state is Life.HEALTHY:
+            return await self._welcome(name, snapshot, term)
+        await self._observer.read_workloads(name)
+        snapshot = self._observer.look(name) or snapshot
+        decision = self._decide(snapshot)
+        self._tell(snapshot, decision)
+        match snapshot.life.state:
+            case Life.SUSPECT | Life.HEALTHY:
+                return Done()
+            case Life.RETURNING:
+                return await self._receive_back(snapshot, decision, term)
+            case Life.LOST | Life.PROVEN | Life.RECOVERED:
+                return await self._fail_over(snapshot, decision, term)
+
+    def _decide(self, snapshot: Snapshot) -> Decision:
+        now = asyncio.get_running_loop().time()
+        return decide(snapshot, now, times=self._times, chain=self._chain)
+
+    def _tell(self, snapshot: Snapshot, decision: Decision) -> None:
+        self.decisions[decision.node] = decision
+        incident = self.incidents.get(decision.node)
+        now = asyncio.get_running_loop().time()
+        self._teller.decided(
+            snapshot, decision, now, incident="" if incident is None else incident.row.key
+        )
+
+    # A node that is lost
+
+    async def _fail_over(self, snapshot: Snapshot, decision: Decision, term: Term) -> Result:
+        name = snapshot.facts.name
+        incident = await self._incident_of(snapshot, term)
+        moments: list[Why] = []
+        outcome = Outcome()
+        if decision.releases:
+            outcome = await self._guard.release(
+                name, term=term, incident=incident, told=partial(self._note, snapshot, moments)
+            )
+        advances = self._advances(snapshot, outcome)
+        advances |= await self._arrivals(snapshot, incident)
+        if outcome.why is not None:
+            self._note(snapshot, moments, outcome.why)
+        snapshot = self._observer.look(name) or snapshot
+        await incident.tell(
+            snapshot,
+            self._decide(snapshot),
+            term=term,
+            advances=advances,
+            moments=moments,
+            outcome=str(outcome),
+        )
+        return self._take_stock(name, incident, outcome)
+
+    def _take_stock(self, name: str, incident: OpenIncident, outcome: Outcome) -> Result:
+        watched = self._observer.watched.get(name)
+        if watched is not None:
+            watched.proven = watched.proven or outcome.proof is not None
+            watched.recovered = watched.proven and not incident.unfinished()
+        if incident.under_way() or outcome.released or outcome.why is not None:
+            return Again(_SOON)
+        return Done()
+
+    def _note(self, snapshot: Snapshot, moments: list[Why], why: Why) -> None:
+        moments.append(why)
+        self._teller.say(why, node=snapshot.facts)
+
+    def _advances(self, snapshot: Snapshot, outcome: Outcome) -> dict[str, Advance]:
+        """What the guard has just released."""
+        advances = {}
+        for workload in outcome.released:
+            advance = _released(workload)
+            advances[workload.key] = advance
+            self._teller.say(advance.why, node=snapshot.facts, workload=workload)
+        return advances
+
+    async def _arrivals(self, snapshot: Snapshot, incident: OpenIncident) -> dict[str, Advance]:
+        """What was released earlier and has come up elsewhere by now."""
+        node = snapshot.facts
+        found = await whereabouts(self._client, incident.under_way(), away_from=node.name)
+        advances = {}
+        for key, target in found.items():
+            why = Reason.Recovered.because(workload=_spoken(key), target=target)
+            advances[key] = Advance(Progress.RECOVERED, why)
+            self._teller.arrived(key, why, node=node)
+        return advances
+
+    async def _incident_of(self, snapshot: Snapshot, term: Term) -> OpenIncident:
+        facts = snapshot.facts
+        known = self.incidents.get(facts.name)
+        boot = (facts.uid, snapshot.life.boot_id)
+        if known is not None and (known.row.spec.node_uid, known.row.spec.boot_id) == boot:
+            return known
+        spec = IncidentSpec(facts.name, facts.uid, snapshot.life.boot_id)
+        row = await self._book.open(spec, not_after=term.require())
+        opened = self.incidents[facts.name] = OpenIncident(self._book, row)
+        return opened
+
+    # A node that is back, or gone
+
+    async def _receive_back(self, snapshot: Snapshot, decision: Decision, term: Term) -> Result:
+        facts = snapshot.facts
+        incident = self.incidents.get(facts.name)
+        if incident is not None:
+            advances = await self._arrivals(snapshot, incident)
+            await incident.tell(snapshot, decision, term=term, advances=advances)
+        if facts.tainted and self._is_clean(snapshot, incident):
+            await self._guard.let_go(facts.name, uid=facts.uid, term=term)
+        return Done()
+
+    def _is_clean(self, snapshot: Snapshot, incident: OpenIncident | None) -> bool:
+        """Whether nothing of the incident is left on the node.
+
+        A node that comes back in the same boot may still run what was removed from the API while
+        it was away; its kubelet ends that once it has looked, and is given the time for it.
+        """
+        facts, life = snapshot.facts, snapshot.life
+        if facts.lease_changed_at is None or facts.lease_changed_at < life.since:
+            return False
+        left = incident.uids() if incident is not None else set[str]()
+        if any(pod.uid in left for workload in snapshot.workloads for pod in workload.pods):
+            return False
+        rebooted = incident is not None and incident.row.spec.boot_id != facts.boot_id
+        lived = facts.looked_at - life.since
+        return facts.ready == "True" and (rebooted or lived >= self._times.lost)
+
+    async def _welcome(self, name: str, snapshot: Snapshot, term: Term) -> Result:
+        """It is healthy: what was told of it has come to its end."""
+        incident = self.incidents.get(name)
+        self.decisions.pop(name, None)
+        self._teller.forget(name)
+        if incident is not None:
+            rebooted = incident.row.spec.boot_id != snapshot.facts.boot_id
+            reason = Reason.NodeRebooted if rebooted else Reason.NodeReturned
+            await incident.close(reason.because(node=name), term=term)
+            del self.incidents[name]
+        return Done()
+
+    async def _forget(self, name: str, term: Term) -> Result:
+        incident = self.incidents.get(name)
+        self.decisions.pop(name, None)
+        self._teller.forget(name)
+        if incident is not None:
+            await incident.close(Reason.NodeGone.because(node=name), term=term)
+            del self.incidents[name]
+        return Done()
+
+
+def _released(workload: Workload) -> Advance:
+    because = stays_down(workload)
+    if because is None:
+        why = Reason.Released.because(workload=workload, node=workload.node)
+        return Advance(Progress.RELEASED, why)
+    why = Reason.StaysDown.because(
+        workload=workload,
+        node=workload.node,
+        because=because,
+        name=workload.name,
+        namespace=workload.namespace,
+    )
+    return Advance(Progress.STAYS_DOWN, why)
+
+
+def _spoken(key: str) -> str:
+    kind, _, name = key.partition("/")
+    return f"{kind} {name}"

@@ -61,6 +61,11 @@ class Reason(Enum):
         "kubelet, and what is being deleted is never started: there is nothing to fail over.",
     )
 
+    NodeGone = Entry(
+        "{node} is no longer in the API.",
+        "Somebody removed the node from the cluster. Kubernetes itself removes its pods then.",
+    )
+
     # Why a workload is left alone, or waits
 
     Observing = Entry(

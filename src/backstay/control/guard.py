@@ -1,0 +1,195 @@
+"""The guarded write: the one way in which Backstay takes anything away from a node.
+
+::
+
+    look ─▶ decide ─▶ intent ─▶ barrier ─────────────────▶ look ─▶ decide ─▶ removal ─▶ outcome
+                                (our taint is accepted,     │       again
+                                 then every pod is marked)  └ by quorum reads, after the barrier
+
+* **Barrier.** First nothing new can be put on the node, then each pod is marked as deleted. From
+  that moment no kubelet that lists its pods will ever start it, whatever boots there.
+* **Proof.** Only what is observed *after* the barrier authorises a removal. Because the pods can
+  not start again, proof that the old boot is dead stays true, however late the removal lands.
+* **Removal.** Of exactly these pods: same uid, same version, on this node.
+* Every write carries the end of our term: a process that was stopped in between sends nothing.
+* One intent is written before the first deed of a batch and one outcome after the last. What a
+  crash leaves between them is settled by looking again, never by repeating.
+* Whatever fails with a conflict means that the world has changed: nothing is forced, the next
+  look decides anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from backstay.act import pods as pod_verbs
+from backstay.act import taints
+from backstay.control.incident import OpenIncident
+from backstay.control.observe import Observer
+from backstay.decide.failover import Check, Decision, Snapshot, decide
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import Conflict, KubeError, NotFound
+from backstay.kube.lease import Term
+from backstay.model.evidence import Evidence
+from backstay.model.policy import Times
+from backstay.model.reasons import Reason, Why
+from backstay.model.workload import PodRef, Workload
+from backstay.record.telling import MOST_PODS
+
+_log = logging.getLogger("backstay.guard")
+
+_PARALLEL = 16
+
+
+@dataclass(frozen=True)
+class Proof:
+    """That the node is dead, observed after the barrier. Only ``Guard`` makes one."""
+
+    evidence: Evidence
+    targets: tuple[Workload, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a batch. ``proof`` is None where it did not come to a removal, and ``why``
+    says why not; where both are None there was nothing to do."""
+
+    released: tuple[Workload, ...] = ()
+    proof: Proof | None = None
+    why: Why | None = None
+
+    def __str__(self) -> str:
+        return f"released {len(self.released)}" if self.why is None else self.why.sentence
+
+
+class Guard:
+    """See the module."""
+
+    def __init__(
+        self, client: KubeClient, observer: Observer, *, times: Times, chain: Sequence[Check]
+    ) -> None:
+        self._client = client
+        self._observer = observer
+        self._times = times
+        self._chain = chain
+
+    async def release(
+        self, node: str, *, term: Term, incident: OpenIncident, told: Callable[[Why], None]
+    ) -> Outcome:
+        """Takes from the node what the decision says, if it still says so after the barrier."""
+        before = await self._observer.look_closely(node)
+        if before is None:
+            return Outcome()
+        targets = _one_batch(_targets(self._decide(before)))
+        if not targets:
+            return Outcome()
+        pods = [pod for workload in targets for pod in workload.pods]
+        await incident.intend(pods, epoch=term.epoch, not_after=term.require())
+        await self._raise_barrier(before, targets, term)
+        told(Reason.BarrierRaised.because(node=node, count=len(pods)))
+        return await self._remove_what_is_proven(node, targets, term, told)
+
+    async def let_go(self, node: str, *, uid: str, term: Term) -> None:
+        """Takes our taint off a node that is back and clean."""
+        await taints.take_off(self._client, node, uid=uid, not_after=term.require())
+
+    def _decide(self, snapshot: Snapshot) -> Decision:
+        now = asyncio.get_running_loop().time()
+        return decide(snapshot, now, times=self._times, chain=self._chain)
+
+    async def _raise_barrier(
+        self, before: Snapshot, targets: Sequence[Workload], term: Term
+    ) -> None:
+        facts = before.facts
+        await taints.put_on(self._client, facts.name, uid=facts.uid, not_after=term.require())
+        unmarked = [pod for workload in targets for pod in workload.pods if not pod.marked]
+        await self._each(unmarked, pod_verbs.mark, term)
+
+    async def _remove_what_is_proven(
+        self, node: str, targets: Sequence[Workload], term: Term, told: Callable[[Why], None]
+    ) -> Outcome:
+        after = await self._observer.look_closely(node)
+        proof = None if after is None else self._proof(after, targets)
+        if proof is None:
+            return Outcome(why=_why_not(node, after, self._decide))
+        told(Reason.ProofHolds.because(node=node, because=_as_words(proof.evidence)))
+        gone = await self._each(
+            [pod for workload in proof.targets for pod in workload.pods], pod_verbs.remove, term
+        )
+        released = tuple(
+            workload for workload in proof.targets if all(pod.uid in gone for pod in workload.pods)
+        )
+        return Outcome(released, proof)
+
+    def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:
+        """What may be removed: decided again, tainted, every pod marked, and asked for before."""
+        decision = self._decide(after)
+        if decision.evidence is None or not after.facts.tainted:
+            return None
+        asked = {pod.uid for workload in targets for pod in workload.pods}
+        provable = tuple(
+            workload
+            for workload in _targets(decision)
+            if all(pod.marked and pod.uid in asked for pod in workload.pods)
+        )
+        return Proof(decision.evidence, provable) if provable else None
+
+    async def _each(
+        self,
+        pods: Iterable[PodRef],
+        verb: Callable[..., Awaitable[None]],
+        term: Term,
+    ) -> set[str]:
+        """The uids for which it worked, or was done already. What failed for good reason (it
+        changed) is left for the next look; any other failure is raised once all have been tried."""
+        turns = asyncio.Semaphore(_PARALLEL)
+        done: set[str] = set()
+        failures: list[KubeError] = []
+
+        async def one(pod: PodRef) -> None:
+            async with turns:
+                try:
+                    await verb(self._client, pod, not_after=term.require())
+                except NotFound:
+                    done.add(pod.uid)
+                except Conflict as error:
+                    _log.info("%s has changed meanwhile: %s", pod.key, error)
+                except KubeError as error:
+                    failures.append(error)
+                else:
+                    done.add(pod.uid)
+
+        async with asyncio.TaskGroup() as group:
+            for pod in pods:
+                group.create_task(one(pod))
+        if failures:
+            raise failures[0]
+        return done
+
+
+def _targets(decision: Decision) -> tuple[Workload, ...]:
+    return tuple(verdict.workload for verdict in decision.releases if verdict.workload.pods)
+
+
+def _one_batch(targets: tuple[Workload, ...]) -> tuple[Workload, ...]:
+    """As many as one intent can name; the others' turn comes with the next look."""
+    room, batch = MOST_PODS, list[Workload]()
+    for workload in targets:
+        room -= len(workload.pods)
+        if room < 0:
+            break
+        batch.append(workload)
+    return tuple(batch)
+
+
+def _why_not(node: str, after: Snapshot | None, decide_on: Callable[[Snapshot], Decision]) -> Why:
+    if after is None:
+        return Reason.ProofExpired.because(node=node, because="the node is no longer in the API")
+    decision = decide_on(after)
+    objections = [verdict.why.sentence for verdict in decision.held] or [decision.why.sentence]
+    return Reason.ProofExpired.because(node=node, because=objections[0].rstrip("."))
+
+
+def _as_words(evidence: Evidence) -> str:
+    return f"{evidence.source} confirmed it ({evidence.detail}), and it was silent since"

@@ -1,0 +1,77 @@
+"""An incident that is being written: its row in the API, moved on write by write."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from backstay.apis.backstay import IncidentRow
+from backstay.decide.failover import Decision, Snapshot
+from backstay.kube.lease import Term
+from backstay.model.incident import Intent, Progress, Step, WorkloadRecord
+from backstay.model.reasons import Why
+from backstay.model.workload import PodRef
+from backstay.record import telling
+from backstay.record.incidents import IncidentBook
+from backstay.record.telling import Advance
+
+_CUT_OFF = "it was cut off; what is left of it is decided anew"
+
+
+class OpenIncident:
+    """Every method is one write at most, and raises ``Conflict`` if somebody else wrote."""
+
+    def __init__(self, book: IncidentBook, row: IncidentRow) -> None:
+        self.row = row
+        self._book = book
+
+    def under_way(self) -> list[WorkloadRecord]:
+        """The workloads that were released and have not been seen to run again."""
+        return [r for r in self.row.status.workloads if r.progress is Progress.RELEASED]
+
+    def unfinished(self) -> bool:
+        """Whether anything is left that will or should still happen."""
+        ends = (Progress.LEFT, Progress.RECOVERED, Progress.STAYS_DOWN)
+        return any(record.progress not in ends for record in self.row.status.workloads)
+
+    def uids(self) -> set[str]:
+        """Of all pods that were marked or removed on account of it."""
+        touched = (Progress.MARKED, Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN)
+        records = self.row.status.workloads
+        return {uid for r in records if r.progress in touched for uid in r.uids}
+
+    async def intend(self, pods: Sequence[PodRef], *, epoch: int, not_after: float) -> None:
+        """Says what is about to be done. One that a crash left open is closed by the same write."""
+        status = self.row.status
+        if telling.unsettled(status):
+            self.row = msgspec.structs.replace(self.row, status=telling.settled(status, _CUT_OFF))
+        names = tuple(f"{pod.key}/{pod.uid}" for pod in pods)
+        intent = Intent(Step.BARRIER, epoch, names, self._book.now_text)
+        self.row = await self._book.intend(self.row, intent, not_after=not_after)
+
+    async def tell(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        *,
+        term: Term,
+        advances: Mapping[str, Advance] = telling.NO_ADVANCE,
+        moments: Sequence[Why] = (),
+        outcome: str = "",
+    ) -> None:
+        """What was decided and what became of it, in one write, or none if it is no news."""
+        status = telling.told(
+            self.row.status,
+            life=snapshot.life,
+            decision=decision,
+            now_text=self._book.now_text,
+            mode=snapshot.policy.mode,
+            epoch=term.epoch,
+            advances=advances,
+            moments=moments,
+        )
+        if outcome and telling.unsettled(status):
+            status = telling.settled(status, outcome)
+        self.row = await self._book.update(self.row, status, not_after=term.require())
+
+    async def close(self, why: Why, *, term: Term) -> None:
+        self.row = await self._book.close(self.row, why, not_after=term.require())
