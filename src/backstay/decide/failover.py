@@ -8,8 +8,9 @@ The chain is a value: whoever builds a controller hands it in, so that a test ca
 out and see what goes wrong without it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
@@ -82,7 +83,20 @@ class Objection(msgspec.Struct, frozen=True):
     why: Why
 
 
-Check = Callable[[Case], Objection | None]
+class Answer(msgspec.Struct, frozen=True):
+    """What one check said. Without an objection it let the workload pass."""
+
+    check: str
+    objection: Objection | None
+
+
+class Check(Protocol):
+    """A function whose name is the question that it answers."""
+
+    @property
+    def __name__(self) -> str: ...
+
+    def __call__(self, case: Case, /) -> Objection | None: ...
 
 
 def decide(snapshot: Snapshot, now: float, *, times: Times, chain: Sequence[Check]) -> Decision:
@@ -94,6 +108,20 @@ def decide(snapshot: Snapshot, now: float, *, times: Times, chain: Sequence[Chec
     )
     why = refuted(snapshot) or snapshot.life.why
     return Decision(snapshot.facts.name, why, verdicts, evidence)
+
+
+def examine(
+    snapshot: Snapshot, workload: Workload, now: float, *, times: Times, chain: Sequence[Check]
+) -> tuple[Answer, ...]:
+    """What every check says about one workload, also after one has objected: the first objection
+    decides, and the others are what comes next once that is settled."""
+    case = Case(snapshot, workload, sufficient(snapshot, now), times)
+    return tuple(_answers(case, chain))
+
+
+def _answers(case: Case, chain: Sequence[Check]) -> Iterator[Answer]:
+    for check in chain:
+        yield Answer(check.__name__, check(case))
 
 
 def sufficient(snapshot: Snapshot, now: float) -> Evidence | None:
@@ -142,10 +170,9 @@ def _sign_after(moment: float, facts: NodeFacts) -> str | None:
 
 
 def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
-    for check in chain:
-        objection = check(case)
-        if objection is not None:
-            return Verdict(case.workload, objection.action, objection.why)
+    for answer in _answers(case, chain):
+        if answer.objection is not None:
+            return Verdict(case.workload, answer.objection.action, answer.objection.why)
     why = Reason.WouldRecover.because(workload=case.workload, node=case.snapshot.facts.name)
     return Verdict(case.workload, Action.RELEASE, why)
 
@@ -257,9 +284,13 @@ def is_it_proven(case: Case) -> Objection | None:
     if case.evidence is not None:
         return None
     workload, node = case.workload, case.snapshot.facts.name
-    volumes = ", ".join(volume.claim for volume in workload.volumes) or "what it has mounted"
-    why = Reason.ProofMissing.because(workload=workload, node=node, volumes=volumes)
+    why = Reason.ProofMissing.because(workload=workload, node=node, risk=_risk(workload))
     return Objection(Action.HOLD, why)
+
+
+def _risk(workload: Workload) -> str:
+    claims = [volume.claim for volume in workload.volumes]
+    return f"write to {', '.join(claims)}" if claims else "be running there"
 
 
 def may_we_act(case: Case) -> Objection | None:

@@ -5,10 +5,11 @@ prove it, which shows what is held; once with a person's word, which shows what 
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 import msgspec
 
-from backstay.decide.failover import Action, Check, Snapshot, decide
+from backstay.decide.failover import Action, Check, Snapshot, Verdict, decide
 from backstay.model.evidence import Confirmation
 from backstay.model.node import Life, NodeLife
 from backstay.model.policy import Mode, Times
@@ -21,14 +22,37 @@ _STAYS_DOWN = {
     "Halted": "its run strategy is Halted",
 }
 
+_SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+
+class Ending(StrEnum):
+    """How it would end for a workload, once the death is proven."""
+
+    RECOVERS = "Recovers"
+    STAYS_DOWN = "StaysDown"
+    """It is released, but nobody starts it again."""
+    HELD = "Held"
+    """No proof of the death would help."""
+    LEFT = "Left"
+    """It is none of our business, or needs nothing."""
+
 
 class Outlook(msgspec.Struct, frozen=True):
-    """One workload: what would hold it (None: nothing), and how it ends once that is settled."""
+    """One workload: what would hold it (None: nothing), and how it ends once that is settled.
+
+    ``caveats`` are what could still delay it or be lost; ``fix`` is what would make it recover.
+    """
 
     workload: Workload
     held_by: Why | None
     then: Why
-    recovers: bool
+    ending: Ending
+    caveats: tuple[Why, ...] = ()
+    fix: str = ""
+
+    @property
+    def recovers(self) -> bool:
+        return self.ending is Ending.RECOVERS
 
 
 class NodeOutlook(msgspec.Struct, frozen=True):
@@ -40,7 +64,10 @@ class NodeOutlook(msgspec.Struct, frozen=True):
 
     @property
     def recovering(self) -> int:
-        return sum(outlook.recovers for outlook in self.outlooks)
+        return self.count(Ending.RECOVERS)
+
+    def count(self, ending: Ending) -> int:
+        return sum(outlook.ending is ending for outlook in self.outlooks)
 
 
 def readiness(snapshot: Snapshot, *, times: Times, chain: Sequence[Check]) -> NodeOutlook:
@@ -48,15 +75,11 @@ def readiness(snapshot: Snapshot, *, times: Times, chain: Sequence[Check]) -> No
     dead = _as_if_dead(snapshot)
     unproven = decide(dead, 0.0, times=times, chain=chain)
     proven = decide(_confirmed(dead), 0.0, times=times, chain=chain)
-    outlooks = []
-    for before, after in zip(unproven.verdicts, proven.verdicts, strict=True):
-        if before.action is Action.LEAVE:
-            outlooks.append(Outlook(before.workload, None, before.why, recovers=False))
-            continue
-        why, recovers = _ending(after.workload, after.action, after.why, snapshot.facts.name)
-        held = before.why if before.action is Action.HOLD else None
-        outlooks.append(Outlook(before.workload, held, why, recovers=recovers))
-    return NodeOutlook(snapshot.facts.name, tuple(outlooks), ("a person: backstay confirm-dead",))
+    outlooks = tuple(
+        _outlook(before, after, snapshot.facts.name)
+        for before, after in zip(unproven.verdicts, proven.verdicts, strict=True)
+    )
+    return NodeOutlook(snapshot.facts.name, outlooks, ("a person: backstay confirm-dead",))
 
 
 def stays_down(workload: Workload) -> str | None:
@@ -66,14 +89,55 @@ def stays_down(workload: Workload) -> str | None:
     return None if workload.restarts else "nobody creates it anew"
 
 
-def _ending(workload: Workload, action: Action, why: Why, node: str) -> tuple[Why, bool]:
-    if action is not Action.RELEASE:
-        return why, False
+def _outlook(before: Verdict, after: Verdict, node: str) -> Outlook:
+    workload = before.workload
+    if before.action is Action.LEAVE:
+        return Outlook(workload, None, before.why, Ending.LEFT, fix=before.why.next)
+    held = before.why if before.action is Action.HOLD else None
+    if after.action is not Action.RELEASE:
+        return Outlook(workload, held, after.why, Ending.HELD, fix=_unbinding(workload, after.why))
     because = stays_down(workload)
+    caveats = _caveats(workload, node)
     if because is None:
-        return why, True
+        return Outlook(workload, held, after.why, Ending.RECOVERS, caveats)
     about = {"name": workload.name, "namespace": workload.namespace}
-    return Reason.StaysDown.because(workload=workload, node=node, because=because, **about), False
+    why = Reason.StaysDown.because(workload=workload, node=node, because=because, **about)
+    return Outlook(workload, held, why, Ending.STAYS_DOWN, caveats, _starting(workload))
+
+
+def _unbinding(workload: Workload, why: Why) -> str:
+    """What would let it run elsewhere, if that is what holds it."""
+    if why.code != Reason.CannotRunElsewhere.name:
+        return why.next
+    bound = [volume.claim for volume in workload.volumes if volume.only_on]
+    if bound and not workload.pinned_by:
+        return f"move {bound[0]} to storage that other nodes can reach"
+    return f"let {workload} run on more than one node"
+
+
+def _starting(workload: Workload) -> str:
+    """What would let it start again by itself."""
+    if workload.kind is WorkloadKind.VIRTUAL_MACHINE:
+        patch = '{"spec":{"runStrategy":"Always"}}'
+        name = f"vm {workload.name} -n {workload.namespace}"
+        return f"kubectl patch {name} --type merge -p '{patch}'"
+    if workload.kind is WorkloadKind.INSTANCE:
+        return f"run {workload.namespace}/{workload.name} as a VirtualMachine"
+    return f"give {workload} a controller, such as a StatefulSet"
+
+
+def _caveats(workload: Workload, node: str) -> tuple[Why, ...]:
+    found = []
+    for volume in workload.volumes:
+        if not volume.driver:
+            about = {"volume": volume.claim, "namespace": workload.namespace}
+            found.append(Reason.VolumeUnknown.because(**about))
+        elif not set(volume.access_modes) & _SHARED:
+            modes = ", ".join(volume.access_modes) or "access mode unknown"
+            about = {"volume": volume.claim, "modes": modes, "node": node}
+            found.append(Reason.WaitsForDetach.because(**about))
+    left = (Reason.LeavesDataBehind.because(where=each, node=node) for each in workload.also_writes)
+    return (*found, *left)
 
 
 def _as_if_dead(snapshot: Snapshot) -> Snapshot:

@@ -50,6 +50,11 @@ class Reason(Enum):
         "The node has been silent for too long to be expected back by itself. Silence does not "
         "prove that its guests stopped: a node that is only cut off still runs them.",
     )
+    NodeRecovered = Entry(
+        "{node} is dead, and nothing is left to do: what can run elsewhere does.",
+        "The failover is complete. The node keeps its taint until it comes back clean.",
+        "repair or replace {node}",
+    )
     NodeReturned = Entry(
         "{node} shows life again.",
         "The node renews its lease again, in the same boot. Whatever was under way stops. Its "
@@ -113,7 +118,7 @@ class Reason(Enum):
         "restart the kubelet on {node}",
     )
     ProofMissing = Entry(
-        "{workload} is held: nothing proves that {node} cannot write to {volumes} any more.",
+        "{workload} is held: nothing proves that {node} is dead, so it may still {risk}.",
         "The node is silent, but a node that is only cut off could still run the workload. A "
         "second copy would write to the same disk. It is restarted as soon as there is proof.",
         "make sure that {node} is off, then: backstay confirm-dead {node}",
@@ -180,6 +185,25 @@ class Reason(Enum):
         "What happened from here on was left out, because there was too much of it.",
         "An incident keeps its beginning and its newest moments. The log and the flight recorder "
         "have what was left out.",
+    )
+
+    # What is worth knowing before a node dies
+
+    WaitsForDetach = Entry(
+        "Its volume {volume} ({modes}) can be used on another node only once Kubernetes has "
+        "detached it from {node}, which can take six minutes.",
+        "A volume for one node at a time stays attached to a node that died until Kubernetes gives "
+        "it up. The out-of-service taint, put on a node that is certainly off, makes that faster.",
+        "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+    )
+    VolumeUnknown = Entry(
+        "Nothing is known about its volume {volume}: its claim could not be read, or is not bound.",
+        "Whether the workload could use this volume on another node cannot be told in advance.",
+        "kubectl describe pvc {volume} -n {namespace}",
+    )
+    LeavesDataBehind = Entry(
+        "What it has written to {where} stays on {node}.",
+        "The volume is a part of the node or of the pod, and does not follow to another node.",
     )
 
     # Confirmations that do not count
