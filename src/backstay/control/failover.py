@@ -32,7 +32,7 @@ from backstay.model.incident import Progress
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
-from backstay.model.workload import Workload
+from backstay.model.workload import Workload, spoken
 from backstay.record.incidents import IncidentBook
 from backstay.record.telling import Advance
 from backstay.seam.clock import Rng
@@ -203,7 +203,7 @@ class FailoverLoop:
         found = await whereabouts(self._client, incident.under_way(), away_from=node.name)
         advances = {}
         for key, target in found.items():
-            why = Reason.Recovered.because(workload=_spoken(key), target=target)
+            why = Reason.Recovered.because(workload=spoken(key), target=target)
             advances[key] = Advance(Progress.RECOVERED, why)
             self._teller.arrived(key, why, node=node)
         return advances
@@ -282,8 +282,3 @@ def _released(workload: Workload) -> Advance:
         namespace=workload.namespace,
     )
     return Advance(Progress.STAYS_DOWN, why)
-
-
-def _spoken(key: str) -> str:
-    kind, _, name = key.partition("/")
-    return f"{kind} {name}"

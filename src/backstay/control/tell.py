@@ -16,7 +16,7 @@ from backstay.record import logs
 from backstay.record.events import Herald
 from backstay.record.metrics import Metrics
 from backstay.record.recorder import FlightRecorder
-from backstay.record.telling import same_news
+from backstay.record.telling import same_why
 
 _log = logging.getLogger("backstay.failover")
 
@@ -80,7 +80,7 @@ class Teller:
         said = self._said.setdefault(node, {})
         last = said.get(key)
         said[key] = why
-        return last is None or not same_news(last.code, last.sentence, why.code, why.sentence)
+        return last is None or not same_why(last, why)
 
     def _write(self, key: str, why: Why) -> None:
         with logs.about(workload=key):

@@ -127,10 +127,10 @@ def _decline(
     if life.state is Life.SUSPECT and silent >= (times.confirmed if confirmed else times.lost):
         return _turn(life, Life.LOST, now, _silent(Reason.NodeLost, facts, silent))
     if life.state is Life.LOST and proven:
-        why = Reason.ProofHolds.because(node=facts.name, because="it was looked at again")
-        return _turn(life, Life.PROVEN, now, why)
+        return _turn(life, Life.PROVEN, now, life.why)
     if life.state is Life.PROVEN and recovered:
-        return _turn(life, Life.RECOVERED, now, _silent(Reason.NodeLost, facts, silent))
+        why = Reason.NodeRecovered.because(node=facts.name)
+        return _turn(life, Life.RECOVERED, now, why)
     return life
 
 

@@ -78,11 +78,18 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return all(pod.marked for pod in self.pods)
 
     def __str__(self) -> str:
-        """As a sentence speaks of it."""
-        words = {
-            WorkloadKind.VIRTUAL_MACHINE: "VM",
-            WorkloadKind.INSTANCE: "VMI",
-            WorkloadKind.STATEFUL_SET: "StatefulSet pod",
-            WorkloadKind.OTHER: "pod",
-        }
-        return f"{words[self.kind]} {self.namespace}/{self.name}"
+        return spoken(self.key)
+
+
+_WORDS = {
+    WorkloadKind.VIRTUAL_MACHINE: "VM",
+    WorkloadKind.INSTANCE: "VMI",
+    WorkloadKind.STATEFUL_SET: "StatefulSet pod",
+    WorkloadKind.OTHER: "pod",
+}
+
+
+def spoken(key: str) -> str:
+    """A workload's key, as a sentence speaks of it: ``VM shop/till``."""
+    kind, _, name = key.partition("/")
+    return f"{_WORDS[WorkloadKind(kind)]} {name}"

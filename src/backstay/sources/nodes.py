@@ -68,7 +68,8 @@ _LEASES: Projection[_Lease, LeaseSight] = Projection(_Lease, _sight)
 
 @dataclass
 class _Track:
-    """One value of one node that changes while the node lives."""
+    """One value of one node that changes while the node lives. ``seen_at`` is since when it has
+    been waited for."""
 
     value: str
     version: str
@@ -105,6 +106,7 @@ class NodeSource:
         self._on_look = on_look
         self._leases: dict[str, _Track] = {}
         self._heartbeats: dict[str, _Track] = {}
+        self._boots: dict[str, str] = {}
         self._looked_at: float | None = None
         self._counting_since = 0.0
         self.cache.subscribe(self._node_changed)
@@ -199,11 +201,19 @@ class NodeSource:
         return track.see(sight.renewed, sight.version, now)
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
-        if new is None:
-            if old is not None:
-                self._heartbeats.pop(old.key, None)
-            return
-        self._see_heartbeat(new, asyncio.get_running_loop().time())
+        if new is not None:
+            self._see_node(new, asyncio.get_running_loop().time())
+        elif old is not None:
+            self._heartbeats.pop(old.key, None)
+            self._boots.pop(old.key, None)
+
+    def _see_node(self, row: NodeRow, now: float) -> None:
+        self._see_heartbeat(row, now)
+        lease = self._leases.get(row.key)
+        if lease is not None and self._boots.get(row.key, row.boot_id) != row.boot_id:
+            # Somebody must have told us of the new boot: its silence begins now.
+            lease.seen_at = now
+        self._boots[row.key] = row.boot_id
 
     def _see_heartbeat(self, row: NodeRow, now: float) -> None:
         if not row.heartbeat:
@@ -226,7 +236,7 @@ class NodeSource:
         sight = await self._read_lease(name)
         if sight is not None:
             self._see_lease(sight, started)
-        self._see_heartbeat(row, started)
+        self._see_node(row, started)
         return msgspec.structs.replace(self._facts(row), looked_at=started)
 
     async def _read_node(self, name: str) -> NodeRow | None:
