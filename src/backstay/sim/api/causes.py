@@ -38,8 +38,8 @@ def forbidden(field: str, detail: str) -> Cause:
     return Cause("FieldValueForbidden", _joined("Forbidden", detail), field)
 
 
-def duplicate(field: str, value: Any) -> Cause:
-    return Cause("FieldValueDuplicate", _joined("Duplicate value", shown(value)), field)
+def duplicate(field: str, value: Any, detail: str = "") -> Cause:
+    return Cause("FieldValueDuplicate", _joined("Duplicate value", shown(value), detail), field)
 
 
 def too_long(field: str, most: int) -> Cause:

@@ -6,11 +6,13 @@ becomes of theirs is said by their definition.
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from backstay.sim.api import gotext
 from backstay.sim.api.kinds import KindInfo, Kinds, Object, Schema, Types
 from backstay.sim.api.status import bad_request
+from backstay.sim.api.values import DECODERS, Unreadable
 
 _ACCEPTED: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -93,7 +95,10 @@ class _Walk:
             _demand(isinstance(value, list), value, schema, place)
             below = resolved.list
             return [self.value(v, below, place.item(n)) for n, v in enumerate(value)]
-        # Types with a name of their own decode themselves: quantities, times.
+        # Types with a name of their own decode themselves.
+        decode = DECODERS.get(schema.ref or "")
+        if decode is not None:
+            return _decoded_by(decode, value)
         if schema.ref is None and resolved.type in _ACCEPTED:
             _demand(_fits(value, resolved), value, schema, place)
             if resolved.format == "byte":
@@ -111,6 +116,13 @@ class _Walk:
             else:
                 self._unknown.append(place.field(name).path)
         return kept
+
+
+def _decoded_by(decode: Callable[[Any], str], value: Any) -> str:
+    try:
+        return decode(value)
+    except Unreadable as error:
+        raise Mismatch(str(error)) from None
 
 
 def _fits(value: Any, schema: Schema) -> bool:

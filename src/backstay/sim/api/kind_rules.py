@@ -5,8 +5,10 @@ and what makes them are in ``workload_rules``, volumes in ``storage_rules``.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from backstay.sim.api import causes, defaults
 from backstay.sim.api.defaults import filled
@@ -26,6 +28,8 @@ from backstay.sim.api.workload_rules import (
     StatefulSets,
 )
 
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TLS = ("tls.crt", "tls.key")
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _HIGHEST_PRIORITY = 1_000_000_000
 
@@ -37,11 +41,51 @@ class Nodes(KindRules):
     """A kubelet registers with a status."""
 
     def on_create(self, obj: Object) -> Object:
-        return {**obj, "status": filled(obj.get("status"), defaults.NODE_STATUS)}
+        status = filled(obj.get("status"), defaults.NODE_STATUS)
+        info = {**defaults.NODE_INFO, **status["nodeInfo"]}
+        return _timed({**obj, "status": {**status, "nodeInfo": info}})
 
     def on_status_update(self, new: Object, old: Object) -> Object:
-        new = super().on_status_update(new, old)
-        return defaults.conditions(new, "lastHeartbeatTime", "lastTransitionTime")
+        return _timed(super().on_status_update(new, old))
+
+    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
+        found = list(_taint_problems(new["spec"].get("taints") or ()))
+        provider = old["spec"].get("providerID") if old is not None else ""
+        if provider and new["spec"].get("providerID") != provider:
+            why = 'node updates may not change providerID except from "" to valid'
+            found.append(causes.forbidden("spec.providerID", why))
+        return found
+
+
+def _timed(node: Object) -> Object:
+    return defaults.conditions(node, "lastHeartbeatTime", "lastTransitionTime")
+
+
+class _Taint(msgspec.Struct, rename="pascal"):
+    """A taint as the server shows it."""
+
+    key: str
+    value: str
+    effect: str
+    time_added: str | None
+
+
+def _taint_problems(taints: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        place = f"metadata.taints[{index}]"
+        key, effect = taint.get("key") or "", taint.get("effect") or ""
+        if not key:
+            yield causes.required(f"{place}.key")
+        if not effect:
+            yield causes.required(f"{place}.effect")
+        elif effect not in _EFFECTS:
+            yield causes.not_supported(f"{place}.effect", effect, _EFFECTS)
+        if (key, effect) in seen:
+            shown = _Taint(key, taint.get("value") or "", effect, taint.get("timeAdded"))
+            why = "taints must be unique by key and effect pair"
+            yield causes.duplicate(place, shown, why)
+        seen.add((key, effect))
 
 
 class Namespaces(KindRules):
@@ -114,7 +158,13 @@ class Secrets(KindRules):
     """What was written as text is kept as base64."""
 
     def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
-        return _changes_of_immutable(new, old, ("data",))
+        found = _changes_of_immutable(new, old, ("data",))
+        if old is not None and new["type"] != old["type"]:
+            found.append(causes.invalid("type", new["type"], "field is immutable"))
+        if new["type"] == "kubernetes.io/tls":
+            missing = (field for field in _TLS if field not in (new.get("data") or {}))
+            found += [causes.required(f"data[{field}]") for field in missing]
+        return found
 
     def defaulted(self, obj: Object) -> Object:
         return filled(_encoded(obj), {"type": "Opaque"})
@@ -163,6 +213,10 @@ class Leases(KindRules):
         return found
 
 
+class ServiceAccounts(KindRules):
+    returns_deleted = True
+
+
 class PriorityClasses(Spec):
     returns_deleted = True
 
@@ -187,6 +241,7 @@ _RULES: Mapping[str, type[KindRules]] = {
     "events": Events,
     "configmaps": ConfigMaps,
     "secrets": Secrets,
+    "serviceaccounts": ServiceAccounts,
     "services": Services,
     "persistentvolumeclaims": Claims,
     "persistentvolumes": Volumes,

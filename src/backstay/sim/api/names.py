@@ -1,9 +1,11 @@
 """Names: which ones an object may have, and how the server makes them up."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from backstay.seam.clock import Rng
+from backstay.sim.api import causes
 from backstay.sim.api.kinds import KindInfo
 from backstay.sim.api.requests import Target
 from backstay.sim.api.status import Cause, bad_request
@@ -26,6 +28,26 @@ _NOT_A_LABEL = (
 _LABEL_KINDS = frozenset({"namespaces", "services"})
 _PATH_KINDS = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 
+_KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
+_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\Z")
+_NOT_A_KEY = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_NOT_QUALIFIED = (
+    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex "
+    "used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS "
+    "subdomain prefix and '/' (e.g. 'example.com/MyName')"
+)
+_NOT_A_VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
+    "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_LONGEST_VALUE = 63
+
 _GENERATED_LENGTH = 5
 _LONGEST_PREFIX = 58
 
@@ -39,7 +61,40 @@ def generated(prefix: str, rng: Rng) -> str:
 
 
 def check(info: KindInfo, meta: dict[str, Any]) -> list[Cause]:
-    """What is wrong with an object's name."""
+    """What is wrong with an object's name, labels and annotations."""
+    found = _check_name(info, meta)
+    for key, value in (meta.get("labels") or {}).items():
+        found += [causes.invalid("metadata.labels", key, why) for why in _key_problems(key)]
+        if len(value) > _LONGEST_VALUE:
+            why = f"must be no more than {_LONGEST_VALUE} bytes"
+            found.append(causes.invalid("metadata.labels", value, why))
+        if not _VALUE.match(value):
+            found.append(causes.invalid("metadata.labels", value, _NOT_A_VALUE))
+    for key in meta.get("annotations") or ():
+        lower = key.lower()
+        found += [causes.invalid("metadata.annotations", key, w) for w in _key_problems(lower)]
+    return found
+
+
+def _key_problems(key: str) -> Iterator[str]:
+    """``prefix/name`` or just a name."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        yield _NOT_QUALIFIED
+        return
+    if slash and not prefix:
+        yield "prefix part must be non-empty"
+    elif slash and not is_subdomain(prefix):
+        yield f"prefix part {NOT_A_SUBDOMAIN}"
+    if not name:
+        yield "name part must be non-empty"
+    elif len(name) > _LONGEST_VALUE:
+        yield f"name part must be no more than {_LONGEST_VALUE} bytes"
+    if not _KEY.match(name):
+        yield f"name part {_NOT_A_KEY}"
+
+
+def _check_name(info: KindInfo, meta: dict[str, Any]) -> list[Cause]:
     name = meta.get("name") or ""
     if not name:
         why = "Required value: name or generateName is required"
@@ -88,7 +143,7 @@ def check_finalizers(
     info: KindInfo, new: dict[str, Any], old: dict[str, Any] | None
 ) -> list[Cause]:
     """Finalizers belong to somebody, and nobody comes to hold what is on its way out."""
-    causes = []
+    found = []
     if old is not None and old.get("deletionTimestamp"):
         added = [f for f in new.get("finalizers") or () if f not in (old.get("finalizers") or ())]
         if added:
@@ -97,14 +152,14 @@ def check_finalizers(
                 "Forbidden: no new finalizers can be added if the object is being deleted, found "
                 f"new finalizers []string{{{listed}}}"
             )
-            causes.append(Cause("FieldValueForbidden", why, "metadata.finalizers"))
+            found.append(Cause("FieldValueForbidden", why, "metadata.finalizers"))
     if not info.built_in or info.group in _FREE_FINALIZERS:
-        return causes
+        return found
     for index, each in enumerate(new.get("finalizers") or ()):
         if "/" not in each and each not in _STANDARD_FINALIZERS:
             why = (
                 f'Invalid value: "{each}": name is neither a standard finalizer name nor is it '
                 "fully qualified"
             )
-            causes.append(Cause("FieldValueInvalid", why, f"metadata.finalizers[{index}]"))
-    return causes
+            found.append(Cause("FieldValueInvalid", why, f"metadata.finalizers[{index}]"))
+    return found

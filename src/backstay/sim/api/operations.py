@@ -89,7 +89,9 @@ class Operations:
         self._place(target, meta)
         self._name(info, target.namespace, meta)
         said = rules.defaulted(rules.complete({**sent, "metadata": meta}))
-        self._enter_namespace(info, target.namespace, meta.get("name", ""))
+        named = sent.get("metadata") or {}
+        shown = named.get("name") or named.get("generateName") or ""
+        self._enter_namespace(info, target.namespace, shown)
         obj = rules.on_create(self._admission.create(target, said))
         meta = dict(obj["metadata"])
         obj = {**obj, "metadata": meta}

@@ -6,6 +6,7 @@ from typing import Any
 from backstay.sim.api import causes, defaults, fieldsets
 from backstay.sim.api.defaults import filled
 from backstay.sim.api.kinds import Object
+from backstay.sim.api.label_selectors import selects
 from backstay.sim.api.rules import KindRules, with_field
 from backstay.sim.api.status import Cause
 
@@ -38,10 +39,13 @@ class Workload(Spec):
         return {**obj, "status": dict(self.status_on_create)}
 
     def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
-        spec = new["spec"]
-        if not (spec.get("selector") or {}):
-            return [Cause("FieldValueRequired", "Required value", "spec.selector")]
-        return ()
+        selector = new["spec"].get("selector")
+        found = [] if selector else [causes.required("spec.selector")]
+        labels = ((new["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
+        if not selects(selector, labels):
+            why = "`selector` does not match template `labels`"
+            found.append(causes.invalid("spec.template.metadata.labels", labels, why))
+        return found
 
 
 class Deployments(Workload):
@@ -62,9 +66,22 @@ def _fixed(spec: Object) -> Object:
     return {k: v for k, v in spec.items() if k not in _SET_MUTABLE}
 
 
+def _claim(template: Object) -> Object:
+    usual = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "status": {"phase": "Pending"}}
+    spec = filled(template.get("spec"), {"volumeMode": "Filesystem"})
+    return filled(with_field(template, "spec", spec), usual)
+
+
 class StatefulSets(Workload):
     spec_defaults = defaults.STATEFUL_SET_SPEC
     status_on_create: Mapping[str, Any] = {"replicas": 0, "availableReplicas": 0}
+
+    def defaulted(self, obj: Object) -> Object:
+        obj = super().defaulted(obj)
+        held = obj["spec"].get("volumeClaimTemplates")
+        if not held or (made := defaults.each_filled(held, _claim)) is held:
+            return obj
+        return {**obj, "spec": {**obj["spec"], "volumeClaimTemplates": made}}
 
     def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
         found = list(super().validate(new, old))
