@@ -1,0 +1,396 @@
+"""The picture: the whole cluster at one moment, for people.
+
+A controller watches, and counts silence on its own clock. A person who types a command wants an
+answer now, so this takes one look, and believes for it what the API says: a lease's ``renewTime``
+was written by the node, a confirmation's creation by the API server, and their ages here are
+counted with the clock of this machine. That is good enough to be shown, labelled as what it is,
+and never good enough to act on. Nothing that changes anything uses this module.
+
+It needs neither our kinds nor a controller nor KubeVirt. What cannot be read is in ``problems``;
+only without nodes is there no picture.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from backstay.apis.backstay import (
+    CONFIG_NAME,
+    CONFIGS,
+    CONFIRMATIONS,
+    INCIDENT_PROJECTION,
+    INCIDENTS,
+    Config,
+    ConfirmationSpec,
+    IncidentRow,
+    config_row,
+)
+from backstay.apis.core import NODE_PROJECTION, NodeRow
+from backstay.apis.kubevirt import INSTANCES
+from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod
+from backstay.decide import life as lives
+from backstay.decide.failover import Snapshot, counts
+from backstay.kube import errors
+from backstay.kube.client import KubeClient
+from backstay.kube.projection import Meta, Projection
+from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.model.evidence import Confirmation
+from backstay.model.labels import LEASE_NAMESPACE, TAINT
+from backstay.model.node import Life, NodeFacts, NodeLife
+from backstay.model.policy import Policy, Times
+from backstay.model.workload import Workload
+from backstay.seam.clock import WallClock
+from backstay.sources.lookups import Details, describe_all, list_all
+from backstay.sources.operator import policy_of
+from backstay.sources.workloads import NodePods, assemble, describe, read_pods
+
+T = TypeVar("T")
+
+_TIMEOUT = 10.0
+_NODES_AT_ONCE = 4
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """One node, and what the API says of it. ``lease_age`` is None where it has no lease."""
+
+    row: NodeRow
+    facts: NodeFacts
+    life: NodeLife
+    lease_age: float | None
+    incident: IncidentRow | None = None
+    confirmations: tuple[Confirmation, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.row.key
+
+    @property
+    def well(self) -> bool:
+        return self.life.state is Life.HEALTHY and self.row.ready == "True" and not self.incident
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Who leads, as the lease says; ``age`` is that of the last renewal."""
+
+    holder: str
+    age: float
+    alive: bool
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """``at`` is this machine's time; all moments in facts and lives are seconds of the same clock.
+
+    ``installed`` says whether the API knows our kinds, ``kubevirt`` whether it knows KubeVirt's
+    (None: it could not be told).
+    """
+
+    at: datetime
+    nodes: tuple[Sight, ...]
+    policy: Policy
+    configured: bool
+    installed: bool
+    kubevirt: bool | None
+    leader: Leader | None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def now(self) -> float:
+        return self.at.timestamp()
+
+    @property
+    def silent(self) -> tuple[Sight, ...]:
+        return tuple(n for n in self.nodes if n.life.state in (Life.SUSPECT, Life.LOST))
+
+    @property
+    def trustworthy(self) -> bool:
+        """Where most nodes seem silent, it is more likely that we see badly."""
+        return 2 * len(self.silent) <= len(self.nodes) or len(self.nodes) == 1
+
+    def node(self, name: str) -> Sight | None:
+        return next((node for node in self.nodes if node.name == name), None)
+
+    def snapshot(self, node: Sight, workloads: Sequence[Workload]) -> Snapshot:
+        """For the same rules that a controller decides by."""
+        return Snapshot(
+            facts=node.facts,
+            life=node.life,
+            policy=self.policy,
+            workloads=tuple(workloads),
+            confirmations=node.confirmations,
+            view_age=0.0 if self.trustworthy else float("inf"),
+        )
+
+
+async def take(
+    client: KubeClient, wall: WallClock, *, namespace: str, lease: str, times: Times
+) -> Picture:
+    """One look. ``namespace`` and ``lease`` name the controllers' own lease. Raises ``KubeError``
+    if not even the nodes can be read."""
+    rows = (await list_all(client, NODES, NODE_PROJECTION, timeout=_TIMEOUT)).rows
+    look = _Look(client, wall)
+    config, confirmations, incidents = await look.ours()
+    leases = await look.leases()
+    leader = await look.leader(namespace, lease)
+    kubevirt = await look.has_kubevirt()
+    at = wall.now()
+    return Picture(
+        at=at,
+        nodes=tuple(
+            _sight(row, leases.get(row.key), confirmations, incidents, at, times)
+            for row in sorted(rows, key=lambda row: row.key)
+        ),
+        policy=config or Policy(),
+        configured=config is not None,
+        installed=look.installed,
+        kubevirt=kubevirt,
+        leader=leader,
+        problems=tuple(look.problems),
+    )
+
+
+async def workloads_on(client: KubeClient, nodes: Sequence[str]) -> dict[str, tuple[Workload, ...]]:
+    """What runs on a few nodes, each looked at by itself. Raises ``KubeError``."""
+    turns = asyncio.Semaphore(_NODES_AT_ONCE)
+
+    async def one(node: str) -> tuple[Workload, ...]:
+        async with turns:
+            pods = await read_pods(client, node)
+            return assemble(node, pods, await describe(client, pods))
+
+    found = await asyncio.gather(*map(one, nodes))
+    return dict(zip(nodes, found, strict=True))
+
+
+async def workloads_everywhere(
+    client: KubeClient,
+) -> tuple[dict[str, tuple[Workload, ...]], Details]:
+    """What runs on every node, from one list of each kind. Raises ``KubeError``."""
+    listed = await list_all(client, PODS, HELD_POD_PROJECTION)
+    details = await describe_all(client)
+    by_node: dict[str, list[HeldPod]] = {}
+    for pod in listed.rows:
+        if pod.node:
+            by_node.setdefault(pod.node, []).append(pod)
+    found = {
+        node: assemble(node, NodePods(node=node, pods=tuple(pods)), details)
+        for node, pods in by_node.items()
+    }
+    return found, details
+
+
+# What is read
+
+
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+    lease_duration_seconds: int | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: Meta
+    spec: _LeaseSpec = _LeaseSpec()
+
+
+class _LeaseRow(msgspec.Struct, frozen=True):
+    key: str
+    uid: str
+    version: str
+    holder: str
+    renewed: float | None
+    duration: float
+
+
+def _lease_row(lease: _Lease) -> _LeaseRow:
+    spec, meta = lease.spec, lease.metadata
+    return _LeaseRow(
+        key=meta.name,
+        uid=meta.uid,
+        version=meta.resource_version,
+        holder=spec.holder_identity or "",
+        renewed=moment(spec.renew_time),
+        duration=float(spec.lease_duration_seconds or 15),
+    )
+
+
+class _DatedMeta(Meta, frozen=True, rename="camel"):
+    creation_timestamp: str | None = None
+
+
+class _DatedWord(msgspec.Struct, frozen=True):
+    metadata: _DatedMeta
+    spec: ConfirmationSpec
+
+
+class _WordRow(msgspec.Struct, frozen=True):
+    key: str
+    uid: str
+    version: str
+    confirmation: Confirmation
+
+
+def _word_row(word: _DatedWord) -> _WordRow:
+    meta, spec = word.metadata, word.spec
+    confirmation = Confirmation(
+        name=meta.name,
+        uid=meta.uid,
+        node=spec.node,
+        node_uid=spec.node_uid,
+        boot_id=spec.boot_id,
+        by=spec.by or "somebody",
+        reason=spec.reason or "no reason given",
+        seen_at=moment(meta.creation_timestamp) or 0.0,
+    )
+    return _WordRow(meta.name, meta.uid, meta.resource_version, confirmation)
+
+
+_LEASE_PROJECTION: Projection[_Lease, _LeaseRow] = Projection(_Lease, _lease_row)
+_WORD_PROJECTION: Projection[_DatedWord, _WordRow] = Projection(_DatedWord, _word_row)
+
+
+class _Look:
+    """Reads what there may be, and keeps account of what could not be read."""
+
+    def __init__(self, client: KubeClient, wall: WallClock) -> None:
+        self.problems: list[str] = []
+        self.installed = True
+        self._client = client
+        self._wall = wall
+
+    async def ours(
+        self,
+    ) -> tuple[Policy | None, Sequence[Confirmation], Sequence[IncidentRow]]:
+        """Policy, confirmations and incidents; nothing of it where our kinds are not installed."""
+        config = await self._try(self._config(), None)
+        try:
+            words = await self._try(self._words(), ())
+            incidents = await self._try(self._incidents(), ())
+        except errors.NotFound:
+            self.installed = False
+            return None, (), ()
+        return config, words, incidents
+
+    async def leases(self) -> Mapping[str, _LeaseRow]:
+        listing = list_all(
+            self._client, LEASES, _LEASE_PROJECTION, namespace=LEASE_NAMESPACE, timeout=_TIMEOUT
+        )
+        page = await self._try(listing, None)
+        return {row.key: row for row in page.rows} if page else {}
+
+    async def leader(self, namespace: str, name: str) -> Leader | None:
+        try:
+            reply = await self._client.get(LEASES, name, namespace=namespace, timeout=_TIMEOUT)
+            row = _lease_row(reply.into(_Lease))
+        except errors.NotFound:
+            return None
+        except errors.KubeError as error:
+            self.problems.append(str(error))
+            return None
+        if not row.holder or row.renewed is None:
+            return None
+        age = max(0.0, self._wall.now().timestamp() - row.renewed)
+        return Leader(row.holder, age, alive=age <= row.duration)
+
+    async def has_kubevirt(self) -> bool | None:
+        try:
+            await self._client.list(INSTANCES, limit=1, timeout=_TIMEOUT)
+        except errors.NotFound:
+            return False
+        except errors.Forbidden:
+            # It is the kind that we may not list, so there is such a kind, or may be one.
+            return None
+        except errors.KubeError as error:
+            self.problems.append(str(error))
+            return None
+        return True
+
+    async def _config(self) -> Policy | None:
+        try:
+            reply = await self._client.get(CONFIGS, CONFIG_NAME, timeout=_TIMEOUT)
+        except errors.NotFound:
+            return None
+        return policy_of(config_row(reply.into(Config)), self._wall.now())
+
+    async def _words(self) -> Sequence[Confirmation]:
+        page = await list_all(self._client, CONFIRMATIONS, _WORD_PROJECTION, timeout=_TIMEOUT)
+        return [row.confirmation for row in page.rows]
+
+    async def _incidents(self) -> Sequence[IncidentRow]:
+        page = await list_all(self._client, INCIDENTS, INCIDENT_PROJECTION, timeout=_TIMEOUT)
+        return page.rows
+
+    async def _try(self, reading: Awaitable[T], otherwise: T) -> T:
+        try:
+            return await reading
+        except errors.NotFound:
+            raise
+        except errors.KubeError as error:
+            self.problems.append(str(error))
+            return otherwise
+
+
+def moment(text: str | None) -> float | None:
+    """What a timestamp says, in seconds; None where it says nothing that can be read."""
+    try:
+        said = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return said.replace(tzinfo=said.tzinfo or UTC).timestamp()
+
+
+# What is made of it
+
+
+def _sight(
+    row: NodeRow,
+    lease: _LeaseRow | None,
+    confirmations: Sequence[Confirmation],
+    incidents: Sequence[IncidentRow],
+    at: datetime,
+    times: Times,
+) -> Sight:
+    now = at.timestamp()
+    renewed = lease.renewed if lease else None
+    facts = NodeFacts(
+        name=row.key,
+        uid=row.uid,
+        boot_id=row.boot_id,
+        ready=row.ready,
+        looked_at=now,
+        lease_seen_at=renewed,
+        lease_changed_at=renewed,
+        heartbeat_changed_at=moment(row.heartbeat),
+        exempt=row.exempt,
+        tainted=any(taint.startswith(f"{TAINT}:") for taint in row.taints),
+    )
+    words = tuple(word for word in confirmations if word.node == row.key)
+    return Sight(
+        row=row,
+        facts=facts,
+        life=_life(facts, words, times),
+        lease_age=None if renewed is None else max(0.0, now - renewed),
+        incident=_open_incident(row, incidents),
+        confirmations=words,
+    )
+
+
+def _life(facts: NodeFacts, words: Sequence[Confirmation], times: Times) -> NodeLife:
+    """Where a controller that had watched all along would see the node stand."""
+    confirmed = any(counts(word, facts) for word in words)
+    began = facts.lease_changed_at or facts.looked_at
+    life = lives.born(facts, began)
+    for patience in (times.suspect, times.confirmed if confirmed else times.lost):
+        then = min(facts.looked_at, began + patience)
+        life = lives.step(life, facts, then, times=times, confirmed=confirmed)
+    return life
+
+
+def _open_incident(row: NodeRow, incidents: Sequence[IncidentRow]) -> IncidentRow | None:
+    """The one about this boot, or another that is still open: a node that came back."""
+    ours = [each for each in incidents if each.open and each.spec.node == row.key]
+    about = (row.uid, row.boot_id)
+    this_boot = [each for each in ours if (each.spec.node_uid, each.spec.boot_id) == about]
+    return next(iter(this_boot or ours), None)
