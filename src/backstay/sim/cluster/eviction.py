@@ -3,10 +3,15 @@
 The time runs from when the taint was first seen, and ends with the taint. A pod that must go is
 first marked as disrupted and then deleted gracefully: its kubelet has to end it, so where that is
 dead the pod stays, marked, for ever.
+
+Between the decision and its execution is a moment, and what is executed goes by name: a pod of the
+same name that was made meanwhile, wherever it is, goes instead. The real one was seen to do that.
 """
 
 import asyncio
 from dataclasses import dataclass
+
+import msgspec
 
 from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
@@ -32,6 +37,9 @@ _DISRUPTED = {
 }
 
 
+_MOMENT = 0.01
+
+
 @dataclass(frozen=True)
 class _Stay:
     """A pod on a tainted node, and since when; ``evicted`` is said once."""
@@ -41,7 +49,13 @@ class _Stay:
     evicted: bool = False
 
 
-class TaintEviction(Controller[Key]):
+class _Doomed(msgspec.Struct, frozen=True):
+    """Whoever has this name when its moment comes."""
+
+    key: Key
+
+
+class TaintEviction(Controller[Key | _Doomed]):
     """Works on the keys of pods."""
 
     def __init__(self, operations: Operations, *, timers: Timers, pods: PodsByNode) -> None:
@@ -71,7 +85,13 @@ class TaintEviction(Controller[Key]):
         for pod in self._pods(node["metadata"]["name"]):
             self.add(pod.key)
 
-    def work(self, key: Key) -> None:
+    def work(self, key: Key | _Doomed) -> None:
+        if isinstance(key, _Doomed):
+            self._evict(key.key)
+        else:
+            self._judge(key)
+
+    def _judge(self, key: Key) -> None:
         pod = self._desk.get(PODS, key[1], key[0])
         node = self._desk.get(NODES, pod["spec"].get("nodeName", "")) if pod else None
         found = _no_execute(node) if node else []
@@ -89,15 +109,15 @@ class TaintEviction(Controller[Key]):
         if left > 0:
             self.add_after(key, left)
             return
-        self._evict(key, pod)
+        self.add_after(_Doomed(key), _MOMENT)
         self._stays[key] = _Stay(stay.uid, stay.since, evicted=True)
 
-    def _evict(self, key: Key, pod: Object) -> None:
+    def _evict(self, key: Key) -> None:
         now = self._desk.now()
         self._desk.change(
             PODS, key, lambda obj: with_condition(obj, _DISRUPTED, now=now), status=True
         )
-        self._desk.delete(PODS, key, uid=pod["metadata"]["uid"])
+        self._desk.delete(PODS, key)
 
 
 def _no_execute(node: Json) -> list[Json]:

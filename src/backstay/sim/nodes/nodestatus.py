@@ -19,6 +19,10 @@ _CONDITIONS = {
 }
 
 
+# Without it the attach-detach controller leaves a node alone.
+_ATTACHED_BY_CONTROLLER = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+
+
 @dataclass(frozen=True)
 class NodeIdentity:
     """What stays the same over reboots."""
@@ -44,7 +48,11 @@ def node_object(identity: NodeIdentity, *, boot: str, now: datetime) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": identity.name, "labels": {**labels, **identity.labels}},
+        "metadata": {
+            "name": identity.name,
+            "labels": {**labels, **identity.labels},
+            "annotations": _ATTACHED_BY_CONTROLLER,
+        },
         "status": node_status(identity, {}, boot=boot, now=now),
     }
 
