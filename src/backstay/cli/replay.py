@@ -1,0 +1,95 @@
+"""``backstay replay``: would today's rules decide again as they did?
+
+All files are read before anything is decided, so that one which is none of ours spoils no half of
+an answer. It talks to no cluster.
+"""
+
+import textwrap
+
+import click
+import msgspec
+
+from backstay.cli.output import output_option, show
+from backstay.decide.failover import CHAIN
+from backstay.record.replay import Difference, NotARecording, Recording, read_recording, replay
+from backstay.seam.files import Files
+from backstay.seam.real import open_seams, run
+
+EXIT_DIFFERENT = 4
+
+
+class FileReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What came of one file."""
+
+    file: str
+    recorded_by: str
+    decisions: int
+    cut_off: bool
+    rules: str
+    differences: tuple[Difference, ...]
+
+
+@click.command(name="replay")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@output_option
+def command(files: tuple[str, ...], output: str) -> int:
+    """Decide again what the flight recorder kept, and show where today's rules differ.
+
+    Exit code 0 when every decision is the same, 4 when one differs, 1 when a file cannot be read.
+    """
+    reports = [_report(name, recording) for name, recording in run(_read_all(files))]
+    show(reports, output=output, table=lambda: "\n".join(map(_words, reports)))
+    return EXIT_DIFFERENT if any(report.differences for report in reports) else 0
+
+
+async def _read_all(names: tuple[str, ...]) -> list[tuple[str, Recording]]:
+    async with open_seams() as seams:
+        return [(name, await _read(seams.files, name)) for name in names]
+
+
+async def _read(files: Files, name: str) -> Recording:
+    try:
+        return read_recording(name, await files.read(name))
+    except NotARecording as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        sentence = f"{name} cannot be read: {error.strerror or error}."
+        raise click.ClickException(sentence) from None
+
+
+def _report(name: str, recording: Recording) -> FileReport:
+    made = replay(recording, CHAIN)
+    return FileReport(
+        file=name,
+        recorded_by=recording.header.program,
+        decisions=made.frames,
+        cut_off=recording.cut_off,
+        rules=made.rules,
+        differences=made.differences,
+    )
+
+
+def _words(report: FileReport) -> str:
+    count = "1 decision" if report.decisions == 1 else f"{report.decisions} decisions"
+    lines = [f"{report.file}: {count}, recorded by Backstay {report.recorded_by}"]
+    if report.cut_off:
+        lines.append("  The last line was cut off, as by a crash, and is left out.")
+    if report.rules:
+        lines.append(f"  Since then {report.rules}.")
+    if not report.differences:
+        lines.append("  Today's rules decide the same.")
+    for difference in report.differences:
+        lines.append(f"  {difference.at}  {difference.subject}")
+        lines += _paragraph("recorded", difference.recorded)
+        lines += _paragraph("today", difference.today)
+    return "\n".join(lines)
+
+
+def _paragraph(label: str, sentence: str) -> list[str]:
+    start = f"    {label:<10}"
+    return textwrap.wrap(
+        sentence or "(nothing)",
+        width=80,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+    )
