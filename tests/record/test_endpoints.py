@@ -1,0 +1,137 @@
+"""What a controller answers over HTTP, and its pulse."""
+
+import asyncio
+import json
+import math
+
+import msgspec
+import pytest
+
+from backstay.record.endpoints import (
+    ControllerStatus,
+    HeldWorkload,
+    NodeStatus,
+    endpoints,
+)
+from backstay.record.metrics import Metrics
+from backstay.record.pulse import Pulse
+from backstay.seam.aiohttp_serve import AiohttpServe
+from backstay.seam.aiohttp_transport import AiohttpTransport
+from backstay.seam.serve import Answer, Inbound
+from backstay.seam.tasks import Tasks
+from backstay.seam.transport import Request
+from tests.support.exposition import parse
+from tests.support.virtual import virtual_time
+
+
+class Controller:
+    """A ``Report`` that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self.blindness = ""
+        held = HeldWorkload("VirtualMachine/shop/db", "ProofMissing", "held", "confirm")
+        self.trouble = (NodeStatus("n1", "Lost", "NodeLost", "n1 is lost.", "n1-1", (held,)),)
+
+    def unhealthy(self) -> str:
+        return self.problem
+
+    def unready(self) -> str:
+        return self.blindness
+
+    def metrics(self) -> bytes:
+        return Metrics(version="0.1.0").render()
+
+    def status(self) -> ControllerStatus:
+        return ControllerStatus(
+            version="0.1.0", identity="a", mode="Observe", leading=True, leader="a", epoch=3,
+            view_age=None, nodes={"Healthy": 2, "Lost": 1}, trouble=self.trouble,
+        )  # fmt: skip
+
+
+async def ask(path: str, report: Controller | None = None, method: str = "GET") -> Answer:
+    handler = endpoints(report or Controller())
+    return await handler(Inbound(method=method, path=path))
+
+
+async def test_a_sound_controller_is_healthy_and_ready() -> None:
+    for path in ("/healthz", "/readyz"):
+        answer = await ask(path)
+        assert (answer.status, answer.body) == (200, b"ok\n")
+
+
+async def test_a_controller_that_should_be_restarted_says_why() -> None:
+    report = Controller()
+    report.problem = "the loop was held up for 12 s."
+    answer = await ask("/healthz", report)
+    assert (answer.status, answer.body) == (503, b"the loop was held up for 12 s.\n")
+    assert (await ask("/readyz", report)).status == 200
+
+
+async def test_a_view_that_is_not_complete_is_no_reason_to_restart() -> None:
+    report = Controller()
+    report.blindness = "nodes have not been listed yet."
+    assert (await ask("/readyz", report)).status == 503
+    assert (await ask("/healthz", report)).status == 200
+
+
+async def test_metrics_are_prometheus_text() -> None:
+    answer = await ask("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert isinstance(answer.body, bytes)
+    parse(answer.body)
+
+
+async def test_status_tells_what_is_held_and_what_to_do() -> None:
+    answer = await ask("/status")
+    assert isinstance(answer.body, bytes)
+    said = json.loads(answer.body)
+    assert said["nodes"] == {"Healthy": 2, "Lost": 1}
+    assert said["viewAge"] is None
+    assert said["trouble"][0]["held"][0]["next"] == "confirm"
+
+
+async def test_a_view_without_any_age_does_not_break_the_json() -> None:
+    blind = msgspec.structs.replace(Controller().status(), view_age=math.inf)
+    assert json.loads(msgspec.json.encode(blind))["viewAge"] is None
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_nothing_can_be_changed(method: str) -> None:
+    answer = await ask("/status", method=method)
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def test_head_is_get_without_a_body() -> None:
+    answer = await ask("/status", method="HEAD")
+    assert (answer.status, answer.body) == (200, b"")
+
+
+async def test_a_path_that_is_not_there_names_those_that_are() -> None:
+    answer = await ask("/metricz")
+    assert answer.status == 404
+    assert b"/metrics" in (answer.body if isinstance(answer.body, bytes) else b"")
+
+
+async def test_the_handler_answers_over_a_socket() -> None:
+    transport = AiohttpTransport()
+    listener = await AiohttpServe().listen(endpoints(Controller()))
+    try:
+        url = f"{listener.url}/healthz"
+        answer = await transport.request(Request(method="GET", url=url, timeout=5.0))
+    finally:
+        await listener.close()
+        await transport.close()
+    assert (answer.status, answer.body) == (200, b"ok\n")
+
+
+@virtual_time
+async def test_a_pulse_beats_every_second() -> None:
+    pulse = Pulse()
+    loop = asyncio.get_running_loop()
+    assert pulse.silence(loop.time()) == math.inf
+    async with Tasks("test") as tasks:
+        tasks.spawn(pulse.run(), name="pulse")
+        await asyncio.sleep(90.5)
+        assert pulse.silence(loop.time()) == pytest.approx(0.5)
+        assert pulse.worst == 0.0
