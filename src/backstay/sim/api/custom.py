@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from backstay.sim.api import causes, fieldsets, gotext, schema_check, structural
+from backstay.sim.api import causes, cel_rules, fieldsets, gotext, schema_check, structural
 from backstay.sim.api.definitions import CLEANUP, is_true, with_condition
 from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import KindInfo, Object, Subresource, version_priority
@@ -64,6 +64,7 @@ class CustomResources(KindRules):
         super().__init__(info)
         self._raw: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
         self.schema = structural.parse_root(self._raw)
+        self._rules = cel_rules.parse(self._raw)
         stored = structural.parse_root(storage["schema"]["openAPIV3Schema"])
         self._stored = stored if stored != self.schema else None
         self.served: bool = version["served"]
@@ -116,6 +117,7 @@ class CustomResources(KindRules):
         found += structural.incomplete(new, self.schema)
         if old is None or not any(structural.duplicates(old, self.schema)):
             found += structural.duplicates(new, self.schema)
+        found += list(cel_rules.check(self._rules, new, old, found))
         return found
 
     def _status_problems(self, new: Object, old: Object) -> list[Cause]:

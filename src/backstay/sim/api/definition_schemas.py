@@ -1,14 +1,13 @@
 """What is wrong with the schema of a custom resource: it has to say what each field is.
 
 Not every rule of the server is here, only those that somebody who writes a schema runs into.
-Expressions (``x-kubernetes-validations``) are not looked at.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstay.sim.api import causes, schema_check
+from backstay.sim.api import causes, cel_rules, schema_check
 from backstay.sim.api.status import Cause
 
 Json = Mapping[str, Any]
@@ -139,6 +138,7 @@ def _vocabulary(schema: Json, path: str) -> Iterator[Cause]:
         why = "must be true or undefined"
         yield causes.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, why)
     yield from _lists(schema, path)
+    yield from cel_rules.problems(schema, path)
     for each, place, _ in _below(schema, path):
         yield from _vocabulary(each, place)
 
