@@ -5,8 +5,9 @@ listens as any client does. What is compared is what an object went through, ste
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.truth import Truth
 
 Json = dict[str, Any]
+View = Callable[[Json], tuple[Any, ...]]
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
@@ -93,7 +95,7 @@ class Listener:
         views = {PODS: _pod, NODES: _node, ATTACHMENTS: _attachment}
         for resource, view in views.items():
             cache: Cache[_Row] = Cache()
-            cache.subscribe(lambda old, new, r=resource, v=view: self._heard(r, v, old, new))
+            cache.subscribe(partial(self._heard, resource, view))
             reflector = Reflector(
                 self._stage.client,
                 resource,
@@ -104,7 +106,7 @@ class Listener:
             )
             tasks.spawn(reflector.run(), name=resource.plural)
 
-    def _heard(self, resource: Resource, view: Any, old: _Row | None, new: _Row | None) -> None:
+    def _heard(self, resource: Resource, view: View, old: _Row | None, new: _Row | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
             self._note(resource, old, ("gone",))
         if new is not None:
@@ -147,7 +149,7 @@ class Listener:
             lambda: (node, what) in self.attachments(after=after), f"attachment to {node}: {what}"
         )
 
-    async def _until(self, holds: Any, wish: str) -> None:
+    async def _until(self, holds: Callable[[], bool], wish: str) -> None:
         try:
             async with asyncio.timeout(self._stage.timeout):
                 while not holds():
