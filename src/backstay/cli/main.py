@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 EXIT_ERROR = 1
+EXIT_HELD = 2
 EXIT_BLIND = 3
 EXIT_INTERRUPTED = 130
 
@@ -22,8 +23,12 @@ _COMMANDS = {
     "crds": "Print the CustomResourceDefinitions, for kubectl apply -f -.",
     "disarm": "Let Backstay only watch, for a time.",
     "doctor": "Check the way to the API: configuration, TLS, identity, permissions, nodes.",
+    "explain": "Tell the whole story of a node, a VM or a pod.",
     "incidents": "Show the deaths of nodes: what was done, when and why.",
     "manifests": "Print everything that an installation consists of, for kubectl apply -f -.",
+    "readiness": "Show what would happen if a node died now.",
+    "replay": "Decide again what the flight recorder kept, and show what differs.",
+    "status": "Show what is down, why it is held, and what to do next.",
     "uninstall": "Remove every trace of Backstay from the cluster.",
     "version": "Show the version of Backstay and of the cluster.",
 }

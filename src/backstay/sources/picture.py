@@ -11,7 +11,7 @@ only without nodes is there no picture.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -35,7 +35,7 @@ from backstay.decide import life as lives
 from backstay.decide.failover import Snapshot, counts
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
-from backstay.kube.projection import Meta, Projection
+from backstay.kube.projection import Meta, Projection, Unreadable
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.evidence import Confirmation
 from backstay.model.labels import LEASE_NAMESPACE, TAINT
@@ -151,22 +151,36 @@ async def take(
     )
 
 
-async def workloads_on(client: KubeClient, nodes: Sequence[str]) -> dict[str, tuple[Workload, ...]]:
+class Inventory(msgspec.Struct, frozen=True):
+    """What runs, by node. ``problems`` are what could not be read of it."""
+
+    workloads: Mapping[str, tuple[Workload, ...]]
+    problems: tuple[str, ...] = ()
+
+    def on(self, node: str) -> tuple[Workload, ...]:
+        return self.workloads.get(node, ())
+
+
+async def workloads_on(client: KubeClient, nodes: Sequence[str]) -> Inventory:
     """What runs on a few nodes, each looked at by itself. Raises ``KubeError``."""
     turns = asyncio.Semaphore(_NODES_AT_ONCE)
 
-    async def one(node: str) -> tuple[Workload, ...]:
+    async def one(node: str) -> tuple[NodePods, Details]:
         async with turns:
             pods = await read_pods(client, node)
-            return assemble(node, pods, await describe(client, pods))
+            return pods, await describe(client, pods)
 
     found = await asyncio.gather(*map(one, nodes))
-    return dict(zip(nodes, found, strict=True))
+    return Inventory(
+        {pods.node: assemble(pods.node, pods, details) for pods, details in found},
+        _problems(
+            [bad for pods, _ in found for bad in pods.unreadable],
+            [why for _, details in found for why in details.unread.values()],
+        ),
+    )
 
 
-async def workloads_everywhere(
-    client: KubeClient,
-) -> tuple[dict[str, tuple[Workload, ...]], Details]:
+async def workloads_everywhere(client: KubeClient) -> Inventory:
     """What runs on every node, from one list of each kind. Raises ``KubeError``."""
     listed = await list_all(client, PODS, HELD_POD_PROJECTION)
     details = await describe_all(client)
@@ -178,7 +192,12 @@ async def workloads_everywhere(
         node: assemble(node, NodePods(node=node, pods=tuple(pods)), details)
         for node, pods in by_node.items()
     }
-    return found, details
+    return Inventory(found, _problems(listed.unreadable, details.unread.values()))
+
+
+def _problems(pods: Iterable[Unreadable], others: Iterable[str]) -> tuple[str, ...]:
+    said = [f"pod {bad.key}: {bad.why}" for bad in pods]
+    return tuple(dict.fromkeys([*said, *others]))
 
 
 # What is read

@@ -1,0 +1,244 @@
+"""``backstay readiness``: what would happen if a node died now.
+
+The answer is that of the very rules that a failover goes by (``decide/readiness.py``), asked of
+what runs in the cluster at this moment. It needs no controller, no configuration and none of our
+kinds: it is worth having before anything is installed.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from backstay.cli.output import columns, output_option, show
+from backstay.cli.session import Session, Target, in_session, target_options
+from backstay.cli.subject import Kind, Subject, parse_node, unknown
+from backstay.cli.words import counted, fields, join, next_steps, paragraph, volume
+from backstay.decide.failover import CHAIN
+from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness, stays_down
+from backstay.model.node import Life
+from backstay.model.policy import Times
+from backstay.model.workload import Workload
+from backstay.settings import Settings
+from backstay.sources.picture import (
+    Inventory,
+    Picture,
+    Sight,
+    take,
+    workloads_everywhere,
+    workloads_on,
+)
+
+_DEFAULTS = Settings(identity="backstay readiness")
+_TIMES = Times()
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload, as programs see it."""
+
+    workload: str
+    ending: Ending
+    code: str
+    sentence: str
+    volumes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    fix: str = ""
+
+
+class NodeReadiness(msgspec.Struct, frozen=True, kw_only=True):
+    """One node, and where it stands at present."""
+
+    node: str
+    state: Life
+    recover: int
+    stay_down: int
+    held: int
+    left: int
+    proof: tuple[str, ...]
+    workloads: tuple[Line, ...]
+
+    @property
+    def ours(self) -> int:
+        return self.recover + self.stay_down + self.held
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: tuple[NodeReadiness, ...]
+    kubevirt: bool | None
+    problems: tuple[str, ...] = ()
+
+
+@click.command(name="readiness")
+@click.argument("node", required=False, metavar="[node/NAME]")
+@target_options
+@output_option
+def command(node: str | None, kubeconfig: str | None, context: str | None, output: str) -> None:
+    """Show what would happen if a node died now.
+
+    Without a node, one line for each; with one, all that would happen to each of its workloads,
+    and what would make it better.
+    """
+    name = parse_node(node) if node else None
+
+    async def ask(session: Session) -> Readiness:
+        return await (_one(session, name) if name else _all(session))
+
+    report = in_session(Target(kubeconfig, context), ask)
+    show(report, output=output, table=lambda: _detail(report) if name else _summary(report))
+
+
+async def _all(session: Session) -> Readiness:
+    picture = await _picture(session)
+    found = await workloads_everywhere(session.client)
+    return _report(picture, picture.nodes, found)
+
+
+async def _one(session: Session, name: str) -> Readiness:
+    picture = await _picture(session)
+    node = picture.node(name)
+    if node is None:
+        raise unknown(Subject(Kind.NODE, "", name), (each.name for each in picture.nodes))
+    found = await workloads_on(session.client, [name])
+    return _report(picture, (node,), found)
+
+
+def _report(picture: Picture, nodes: Sequence[Sight], found: Inventory) -> Readiness:
+    return Readiness(
+        nodes=tuple(_judged(picture, node, found.on(node.name)) for node in nodes),
+        kubevirt=picture.kubevirt,
+        problems=(*picture.problems, *found.problems),
+    )
+
+
+async def _picture(session: Session) -> Picture:
+    return await take(
+        session.client,
+        session.seams.wall,
+        namespace=_DEFAULTS.namespace,
+        lease=_DEFAULTS.lease,
+        times=_TIMES,
+    )
+
+
+def _judged(picture: Picture, node: Sight, workloads: Sequence[Workload]) -> NodeReadiness:
+    outlook: NodeOutlook = readiness(picture.snapshot(node, workloads), times=_TIMES, chain=CHAIN)
+    return NodeReadiness(
+        node=node.name,
+        state=node.life.state,
+        recover=outlook.count(Ending.RECOVERS),
+        stay_down=outlook.count(Ending.STAYS_DOWN),
+        held=outlook.count(Ending.HELD),
+        left=outlook.count(Ending.LEFT),
+        proof=outlook.proof,
+        workloads=tuple(map(_line, outlook.outlooks)),
+    )
+
+
+def _line(outlook: Outlook) -> Line:
+    workload = outlook.workload
+    because = stays_down(workload) if outlook.ending is Ending.STAYS_DOWN else None
+    return Line(
+        workload=str(workload),
+        ending=outlook.ending,
+        code=outlook.then.code,
+        sentence=f"{workload} stays down: {because}." if because else outlook.then.sentence,
+        volumes=tuple(map(volume, workload.volumes)) + workload.also_writes,
+        caveats=tuple(why.sentence for why in outlook.caveats),
+        fix=outlook.fix,
+    )
+
+
+# For people
+
+_UNCHECKED = "Whether the other nodes have room is not checked."
+
+
+def _summary(report: Readiness) -> str:
+    rows = [
+        (_named(node), str(node.ours), str(node.recover), _obstacles(node)) for node in report.nodes
+    ]
+    if_any = "If any one node died now, what runs on it"
+    parts = [
+        paragraph(_in_short(report.nodes, if_any)),
+        columns(("NODE", "WORKLOADS", "RECOVER", "THE OTHERS"), rows),
+        _unread(report),
+    ]
+    worst = max(report.nodes, key=lambda node: node.ours - node.recover, default=None)
+    if worst and worst.ours > worst.recover:
+        parts.append("\n".join(next_steps([f"backstay readiness node/{worst.node}"])))
+    return join(parts)
+
+
+def _named(node: NodeReadiness) -> str:
+    return node.node if node.state == Life.HEALTHY else f"{node.node} ({node.state} now)"
+
+
+def _in_short(nodes: Sequence[NodeReadiness], if_it_died: str) -> str:
+    ours, recover = sum(node.ours for node in nodes), sum(node.recover for node in nodes)
+    if not ours:
+        return "There is nothing here that Backstay protects: no virtual machines, no StatefulSets."
+    return (
+        f"{if_it_died} would wait until a person confirms the death (backstay confirm-dead). "
+        f"Then {recover} of {counted(ours, 'workload')} would recover. {_UNCHECKED}"
+    )
+
+
+def _obstacles(node: NodeReadiness) -> str:
+    """What stands in the way of those that would not recover."""
+    counts = Counter(
+        _OBSTACLES.get(line.code, line.code)
+        for line in node.workloads
+        if line.ending in (Ending.STAYS_DOWN, Ending.HELD)
+    )
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+
+
+_OBSTACLES = {
+    "CannotRunElsewhere": "bound to the node",
+    "StaysDown": "not started again",
+    "LookupFailed": "not readable",
+}
+
+
+def _detail(report: Readiness) -> str:
+    [node] = report.nodes
+    ours = [line for line in node.workloads if line.ending is not Ending.LEFT]
+    left = [line for line in node.workloads if line.ending is Ending.LEFT]
+    parts = [paragraph(_in_short(report.nodes, _if_it_died(node)))]
+    parts += [_block(line) for line in ours]
+    if left:
+        parts.append(_left(left))
+    parts.append(_unread(report))
+    return join(parts)
+
+
+def _if_it_died(node: NodeReadiness) -> str:
+    if node.state == Life.HEALTHY:
+        return f"If {node.node} died now, what runs on it"
+    return f"{node.node} is {node.state} now. If it is dead, what ran on it"
+
+
+_WORDS = {
+    Ending.RECOVERS: "recovers once the death is confirmed",
+    Ending.STAYS_DOWN: "STAYS DOWN",
+    Ending.HELD: "IS HELD",
+}
+
+
+def _block(line: Line) -> str:
+    sentence = "" if line.ending is Ending.RECOVERS else line.sentence
+    notes = [("note", caveat) for caveat in line.caveats]
+    volumes = [("volume", each) for each in line.volumes]
+    title = f"{line.workload}   {_WORDS[line.ending]}"
+    body = fields([*volumes, ("why", sentence), *notes, ("to fix", line.fix)], whole="to fix")
+    return f"{title}\n{body}" if body else title
+
+
+def _left(left: Sequence[Line]) -> str:
+    lines = [f"LEFT ALONE ({len(left)})"]
+    return "\n".join([*lines, *(paragraph(line.sentence, indent=2) for line in left)])
+
+
+def _unread(report: Readiness) -> str:
+    return "\n".join(paragraph(f"Could not be read: {why}") for why in report.problems)
