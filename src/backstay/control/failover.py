@@ -22,7 +22,7 @@ from backstay.control.guard import Guard, Outcome
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
-from backstay.decide.failover import Check, Decision, Snapshot, decide
+from backstay.decide.failover import Check, Decision, Snapshot, decide, refuted
 from backstay.decide.readiness import stays_down
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict
@@ -160,7 +160,7 @@ class FailoverLoop:
             outcome = await self._guard.release(
                 name, term=term, incident=incident, told=partial(self._note, snapshot, moments)
             )
-        advances = self._advances(snapshot, outcome)
+        advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome)
         advances |= await self._arrivals(snapshot, incident)
         if outcome.why is not None:
             self._note(snapshot, moments, outcome.why)
@@ -173,13 +173,18 @@ class FailoverLoop:
             moments=moments,
             outcome=str(outcome),
         )
-        return self._take_stock(name, incident, outcome)
+        return self._take_stock(snapshot, decision, incident, outcome)
 
-    def _take_stock(self, name: str, incident: OpenIncident, outcome: Outcome) -> Result:
-        watched = self._observer.watched.get(name)
+    def _take_stock(
+        self, snapshot: Snapshot, decision: Decision, incident: OpenIncident, outcome: Outcome
+    ) -> Result:
+        watched = self._observer.watched.get(decision.node)
+        done = not incident.unfinished()
         if watched is not None:
-            watched.proven = watched.proven or outcome.proof is not None
-            watched.recovered = watched.proven and not incident.unfinished()
+            # A predecessor may have done it all and died before it could say so.
+            nothing_left = done and decision.evidence is not None and snapshot.facts.tainted
+            watched.proven = watched.proven or outcome.proof is not None or nothing_left
+            watched.recovered = watched.proven and done
         if incident.under_way() or outcome.released or outcome.why is not None:
             return Again(_SOON)
         return Done()
@@ -187,6 +192,17 @@ class FailoverLoop:
     def _note(self, snapshot: Snapshot, moments: list[Why], why: Why) -> None:
         moments.append(why)
         self._teller.say(why, node=snapshot.facts)
+
+    def _departures(self, snapshot: Snapshot, incident: OpenIncident) -> dict[str, Advance]:
+        """What was released without a word of it, as of the look that this decision is from."""
+        node = snapshot.facts.name
+        return {
+            record.workload: Advance(
+                Progress.RELEASED,
+                Reason.Released.because(workload=spoken(record.workload), node=node),
+            )
+            for record in incident.vanished(snapshot)
+        }
 
     def _advances(self, snapshot: Snapshot, outcome: Outcome) -> dict[str, Advance]:
         """What the guard has just released."""
@@ -250,12 +266,16 @@ class FailoverLoop:
     async def _welcome(self, name: str, snapshot: Snapshot, term: Term) -> Result:
         """It is healthy: what was told of it has come to its end."""
         incident = self.incidents.get(name)
-        self.decisions.pop(name, None)
-        self._teller.forget(name)
+        contradiction = refuted(snapshot)
+        if contradiction is None:
+            self.decisions.pop(name, None)
+            self._teller.forget(name)
+        else:
+            self._tell(snapshot, self._decide(snapshot))
         if incident is not None:
             rebooted = incident.row.spec.boot_id != snapshot.facts.boot_id
-            reason = Reason.NodeRebooted if rebooted else Reason.NodeReturned
-            await incident.close(reason.because(node=name), term=term)
+            back = (Reason.NodeRebooted if rebooted else Reason.NodeReturned).because(node=name)
+            await incident.close(contradiction or back, term=term)
             del self.incidents[name]
         return Done()
 

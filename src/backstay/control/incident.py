@@ -28,6 +28,17 @@ class OpenIncident:
         """The workloads that were released and have not been seen to run again."""
         return [r for r in self.row.status.workloads if r.progress is Progress.RELEASED]
 
+    def vanished(self, snapshot: Snapshot) -> list[WorkloadRecord]:
+        """The workloads whose pods are gone, although nobody has told that they were released: a
+        leader died before it could say so, or somebody else took them away."""
+        here = {pod.uid for workload in snapshot.workloads for pod in workload.pods}
+        waiting = (Progress.HELD, Progress.DUE, Progress.MARKED)
+        return [
+            record
+            for record in self.row.status.workloads
+            if record.progress in waiting and record.uids and here.isdisjoint(record.uids)
+        ]
+
     def unfinished(self) -> bool:
         """Whether anything is left that will or should still happen."""
         ends = (Progress.LEFT, Progress.RECOVERED, Progress.STAYS_DOWN)
