@@ -29,6 +29,7 @@ _COMMANDS = {
     "readiness": "Show what would happen if a node died now.",
     "replay": "Decide again what the flight recorder kept, and show what differs.",
     "status": "Show what is down, why it is held, and what to do next.",
+    "run": "Run the controller.",
     "uninstall": "Remove every trace of Backstay from the cluster.",
     "version": "Show the version of Backstay and of the cluster.",
 }

@@ -1,0 +1,124 @@
+"""Before a controller starts: is everything there that it takes?
+
+What is missing is one sentence with the command that brings it, before anything has begun; a
+controller that finds out later would fail when it is needed. An API that cannot be reached right
+now is no such thing: it is waited for, because nobody may be there to start us again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+import msgspec
+
+from backstay.apis.apps import STATEFUL_SETS
+from backstay.apis.backstay import CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
+from backstay.apis.storage import CLAIMS, VOLUMES
+from backstay.cli.consent import our_kinds
+from backstay.kube import errors
+from backstay.kube.client import KubeClient
+from backstay.kube.limits import Backoff
+from backstay.kube.resource import EVENTS, LEASES, NODES, PODS, Resource
+from backstay.model.labels import LEASE_NAMESPACE
+from backstay.seam.clock import Rng
+
+T = TypeVar("T")
+
+_TIMEOUT = 5.0
+
+_ACCESS_REVIEW = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview",
+    namespaced=False,
+)  # fmt: skip
+
+_log = logging.getLogger("backstay.run")
+
+
+class Need(msgspec.Struct, frozen=True):
+    """Something that a controller must be allowed to do. ``name`` narrows it to one object."""
+
+    verb: str
+    resource: Resource
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        what = self.resource.label + (f"/{self.subresource}" if self.subresource else "")
+        return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
+
+
+def needs(namespace: str, lease: str) -> list[Need]:
+    """Everything, for a controller whose ``lease`` is in ``namespace``."""
+    read = [
+        *((verb, resource) for resource in (NODES, CONFIGS, CONFIRMATIONS)
+          for verb in ("get", "list", "watch")),
+        *((verb, resource) for resource in
+          (PODS, VIRTUAL_MACHINES, INSTANCES, STATEFUL_SETS, CLAIMS, VOLUMES, INCIDENTS)
+          for verb in ("get", "list")),
+    ]  # fmt: skip
+    written = [
+        ("patch", NODES), ("delete", PODS), ("create", INCIDENTS),
+        ("create", EVENTS), ("patch", EVENTS),
+    ]  # fmt: skip
+    return [
+        *(Need(verb, resource) for verb, resource in (*read, *written)),
+        Need("patch", INCIDENTS, "status"),
+        *(Need(verb, LEASES, namespace=LEASE_NAMESPACE) for verb in ("get", "list")),
+        Need("create", LEASES, namespace=namespace),
+        *(Need(v, LEASES, "", namespace, lease) for v in ("get", "list", "watch", "patch")),
+    ]
+
+
+async def reached(ask: Callable[[], Awaitable[T]], *, rng: Rng) -> T:
+    """The answer, however long the API takes to be there. What makes it stay away is said once."""
+    backoff = Backoff(base=1.0, cap=10.0, rng=rng)
+    said = ""
+    while True:
+        try:
+            return await ask()
+        except errors.Retryable as error:
+            if str(error) != said:
+                _log.warning("waiting for the API: %s", error)
+            said = str(error)
+        await asyncio.sleep(backoff.next())
+
+
+async def check(client: KubeClient, *, namespace: str, lease: str) -> None:
+    """Ends the command, with one sentence for all that is missing of one sort."""
+    wanted = needs(namespace, lease)
+    missing = [need for need in wanted if not await _is_allowed(client, need)]
+    if missing:
+        raise click.ClickException(
+            f"This identity ({client.access.origin}) may not "
+            f"{', '.join(map(str, missing))}. NEXT: backstay manifests | kubectl apply -f -"
+        )
+    with our_kinds():
+        for resource in (CONFIGS, CONFIRMATIONS, INCIDENTS):
+            await client.list(resource, limit=1, timeout=_TIMEOUT)
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _Verdict = _Verdict()
+
+
+async def _is_allowed(client: KubeClient, need: Need) -> bool:
+    resource = need.resource
+    attributes = {
+        "verb": need.verb, "group": resource.group, "resource": resource.plural,
+        "subresource": need.subresource, "namespace": need.namespace, "name": need.name,
+    }  # fmt: skip
+    body = {
+        "apiVersion": _ACCESS_REVIEW.api_version,
+        "kind": _ACCESS_REVIEW.kind,
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    reply = await client.create(_ACCESS_REVIEW, body, timeout=_TIMEOUT)
+    return reply.into(_Review).status.allowed

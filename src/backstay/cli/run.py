@@ -1,0 +1,242 @@
+"""``backstay run``: the controller, until it is told to stop.
+
+It says first what it found: which cluster, as whom, in which mode. SIGTERM and Ctrl-C end it in
+order: work is joined, the lease is given up so that a standby takes over at once, and what is still
+to be told is told.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import click
+
+from backstay import __version__
+from backstay.app import build
+from backstay.cli import preflight
+from backstay.cli.configuration import read_config
+from backstay.cli.session import Session, Target, open_session, target_options
+from backstay.kube.discovery import server_version
+from backstay.kube.lease import LeaseTimes
+from backstay.model.policy import Mode, Policy, Times
+from backstay.record import logs
+from backstay.seam import Seams
+from backstay.seam.real import open_seams, run
+from backstay.settings import Settings
+from backstay.sources.operator import policy_of
+
+_log = logging.getLogger("backstay.run")
+
+_MODES = {
+    Mode.OBSERVE: "it observes and changes nothing. NEXT: backstay readiness, then backstay arm",
+    Mode.ARMED: "it acts on nodes that are proven dead",
+    Mode.DISARMED: "somebody has disarmed it. NEXT: backstay arm",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was typed, checked."""
+
+    target: Target
+    namespace: str
+    identity: str | None
+    host: str
+    port: int
+    recorder: str
+    lease_times: LeaseTimes
+    log_format: str
+    embedded: bool
+    scale: float
+
+
+@click.command(name="run")
+@target_options
+@click.option("--embedded", is_flag=True, help="Try it on a cluster of its own, in memory.")
+@click.option(
+    "--namespace", default="backstay-system", show_default=True, help="Where its lease is."
+)
+@click.option("--identity", metavar="NAME", help="What it calls itself, instead of this host.")
+@click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Where it answers /healthz, /readyz, /metrics and /status; 'off' for nowhere.",
+)
+@click.option("--recorder", metavar="DIR", default="", help="Where decisions are recorded.")
+@click.option(
+    "--lease-duration",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1.0),
+    default=15.0,
+    show_default=True,
+    help="After how much silence another controller takes over.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["json", "text"]),
+    help="How lines look; text at a terminal, else json.",
+)
+@click.option(
+    "--time-scale",
+    metavar="FACTOR",
+    type=click.FloatRange(min=0.01, max=10.0),
+    help="How long a second lasts; with --embedded only.",
+)
+def command(
+    kubeconfig: str | None,
+    context: str | None,
+    embedded: bool,
+    namespace: str,
+    identity: str | None,
+    metrics_address: str,
+    recorder: str,
+    lease_duration: float,
+    log_format: str | None,
+    time_scale: float | None,
+) -> None:
+    """Run the controller. It starts out observing: nothing is changed until 'backstay arm'."""
+    if embedded and (kubeconfig or context):
+        raise click.UsageError("--embedded is a cluster of its own: leave --kubeconfig out.")
+    if time_scale is not None and not embedded:
+        raise click.UsageError("--time-scale goes with --embedded: real time has one pace.")
+    host, port = _address(metrics_address)
+    options = Options(
+        target=Target(kubeconfig, context),
+        namespace=namespace,
+        identity=identity,
+        host=host,
+        port=port,
+        recorder=recorder,
+        lease_times=_lease_times(lease_duration),
+        log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
+        embedded=embedded,
+        scale=time_scale or 1.0,
+    )
+    run(_run(options))
+
+
+def _address(text: str) -> tuple[str, int]:
+    if text == "off":
+        return "", 0
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) < 65536):
+        raise click.BadParameter(
+            f"{text!r} is not HOST:PORT, such as 127.0.0.1:8080 or [::]:8080.",
+            param_hint="--metrics-address",
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _lease_times(duration: float) -> LeaseTimes:
+    """In the proportions of the defaults, which leave room for a silent renewal."""
+    usual = LeaseTimes()
+    factor = duration / usual.duration
+    return LeaseTimes(duration, usual.hold * factor, usual.renew * factor)
+
+
+async def _run(options: Options) -> None:
+    with _ended_by_sigterm():
+        async with _cluster(options) as session:
+            await _control(options, session)
+
+
+async def _control(options: Options, session: Session) -> None:
+    client, seams = session.client, session.seams
+    settings = _settings(options, seams)
+    version = await preflight.reached(lambda: server_version(client), rng=seams.rng)
+    _log.info(
+        "Backstay %s as %s on Kubernetes %s, found through %s at %s",
+        __version__, settings.identity, version.git_version, client.access.origin,
+        client.access.server,
+    )  # fmt: skip
+    await preflight.reached(
+        lambda: preflight.check(client, namespace=settings.namespace, lease=settings.lease),
+        rng=seams.rng,
+    )
+    policy = await preflight.reached(lambda: _policy(session), rng=seams.rng)
+    _log.info("the mode is %s: %s", policy.mode, _MODES[policy.mode])
+    if settings.host:
+        _log.info("answering at http://%s:%d/status", settings.host, settings.port)
+    try:
+        await build(settings, seams, client).run()
+    except OSError as error:
+        raise click.ClickException(
+            f"It cannot answer at {settings.host}:{settings.port}: {error.strerror or error}. "
+            "NEXT: choose another --metrics-address"
+        ) from None
+
+
+async def _policy(session: Session) -> Policy:
+    return policy_of(await read_config(session.client), session.seams.wall.now())
+
+
+def _settings(options: Options, seams: Seams) -> Settings:
+    name = options.identity or os.uname().nodename
+    return Settings(
+        # Two processes of one name would each take the other's lease for its own.
+        identity=f"{name}_{seams.rng.token(6)}",
+        namespace=options.namespace,
+        lease_times=options.lease_times,
+        times=Times().scaled(options.scale),
+        poll_leases=Settings(identity="").poll_leases * options.scale,
+        host=options.host,
+        port=options.port,
+        recorder=options.recorder,
+    )
+
+
+@asynccontextmanager
+async def _cluster(options: Options) -> AsyncIterator[Session]:
+    """The way to the cluster that was asked for, with logging as it was asked for."""
+    if not options.embedded:
+        async with open_session(options.target) as session:
+            with _logging(options.log_format, session.seams):
+                yield session
+        return
+    from backstay.cli.embedded import POWER, open_embedded  # a simulator, which few ask for
+
+    async with open_seams() as seams:
+        with _logging(options.log_format, seams):
+            _log.info("an embedded cluster boots")
+            scale, namespace = options.scale, options.namespace
+            async with open_embedded(seams, namespace=namespace, scale=scale) as embedded:
+                _log.info("look at it with: export KUBECONFIG=%s", embedded.kubeconfig)
+                _log.info("cut a node's power with: kubectl annotate node n1 %s=off", POWER)
+                yield embedded.session
+
+
+@contextmanager
+def _logging(log_format: str, seams: Seams) -> Iterator[None]:
+    lines = logs.JsonLines if log_format == "json" else logs.PlainLines
+    with logs.install(sys.stderr, lines(seams.wall), level=logging.INFO):
+        yield
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Turns the signal into a cancellation of what runs inside, which then ends well."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    asked = asyncio.Event()
+
+    def end() -> None:
+        if not asked.is_set():
+            asked.set()
+            task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not asked.is_set():
+            raise
+        task.uncancel()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
