@@ -57,7 +57,11 @@ class App:
         self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
         self.operator = OperatorSource(client, rng=seams.rng, wall=seams.wall)
         self.nodes = NodeSource(
-            client, rng=seams.rng, interval=settings.poll_leases, on_look=self._looked
+            client,
+            rng=seams.rng,
+            interval=settings.poll_leases,
+            window=times.suspect,
+            on_look=self._looked,
         )
         self.observer = Observer(client, self.nodes, self.operator, times=times)
         self.loop = FailoverLoop(

@@ -134,12 +134,15 @@ class Observer:
             watched.workloads = watched.details = None
 
     def _view_age(self, facts: NodeFacts, now: float) -> float:
-        dead = {
-            name
-            for name in self.watched
-            if (other := self._nodes.facts(name)) is not None
-            and any(counts(word, other) for word in self._operator.confirmations(name))
-        }
-        if not self._nodes.is_sound(facts.name, window=self._times.suspect, without=dead):
+        if not self._nodes.is_sound(facts.name, without=self._known_dead()):
             return float("inf")
         return self._nodes.age(now)
+
+    def _known_dead(self) -> set[str]:
+        names = {row.node for row in self._operator.confirmed}
+        return {
+            name
+            for name in names
+            if (facts := self._nodes.facts(name)) is not None
+            and any(counts(word, facts) for word in self._operator.confirmations(name))
+        }

@@ -85,8 +85,9 @@ class _Track:
 
 
 class NodeSource:
-    """See the module. ``run`` keeps it up to date; ``on_look`` is called after every look at the
-    leases, with the names of those that were renewed."""
+    """See the module. ``run`` keeps it up to date, with a look at the leases every ``interval``
+    seconds; ``on_look`` is called after each, with the names of those that were renewed. A node
+    counts as lively for ``window`` seconds after it was seen to renew."""
 
     def __init__(
         self,
@@ -94,6 +95,7 @@ class NodeSource:
         *,
         rng: Rng,
         interval: float,
+        window: float,
         on_look: Callable[[Collection[str]], None],
     ) -> None:
         self.cache: Cache[NodeRow] = Cache()
@@ -103,10 +105,12 @@ class NodeSource:
         self._client = client
         self._rng = rng
         self._interval = interval
+        self._window = window
         self._on_look = on_look
         self._leases: dict[str, _Track] = {}
         self._heartbeats: dict[str, _Track] = {}
         self._boots: dict[str, str] = {}
+        self._lively: set[str] = set()
         self._looked_at: float | None = None
         self._counting_since = 0.0
         self.cache.subscribe(self._node_changed)
@@ -128,17 +132,13 @@ class NodeSource:
             return float("inf")
         return now - self._looked_at
 
-    def is_sound(self, name: str, *, window: float, without: Collection[str] = ()) -> bool:
-        """Whether most of the others were seen to live within ``window`` seconds; those that are
-        known to be dead (``without``) are not asked."""
-        others = [
-            track
-            for other, track in self._leases.items()
-            if other != name and other not in without and self.cache.get(other) is not None
-        ]
-        since = (self._looked_at or 0.0) - window
-        lively = [t for t in others if t.changed_at is not None and t.changed_at >= since]
-        return bool(others) and 2 * len(lively) >= len(others)
+    def is_sound(self, name: str, *, without: Collection[str] = ()) -> bool:
+        """Whether most of the others were seen to live of late; those that are known to be dead
+        (``without``) are not asked."""
+        not_asked = {name, *without}
+        others = len(self._leases) - len(not_asked & self._leases.keys())
+        lively = len(self._lively) - len(not_asked & self._lively)
+        return others > 0 and 2 * lively >= others
 
     def _facts(self, row: NodeRow) -> NodeFacts:
         lease, heartbeat = self._leases.get(row.key), self._heartbeats.get(row.key)
@@ -190,6 +190,11 @@ class NodeSource:
         renewed = [sight.key for sight in sights if self._see_lease(sight, started)]
         for gone in self._leases.keys() - {sight.key for sight in sights}:
             del self._leases[gone]
+        self._lively = {
+            name
+            for name, track in self._leases.items()
+            if track.changed_at is not None and track.changed_at >= started - self._window
+        }
         self.looks += 1
         self._on_look(renewed)
 
