@@ -1,0 +1,80 @@
+"""``backstay disarm``: for a time, Backstay watches and changes nothing.
+
+It always has an end, a reason and a name: nobody finds out a year later that failover was off.
+It makes nothing unsafe, so it asks nothing.
+"""
+
+import re
+from datetime import timedelta
+
+import click
+import msgspec
+
+from backstay.cli.configuration import read_config, write_config
+from backstay.cli.consent import own_name, say
+from backstay.cli.output import output_option, show
+from backstay.cli.session import Session, Target, in_session, target_options
+from backstay.model.policy import Mode
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_LONGEST = timedelta(days=30)
+
+
+class Disarmed(msgspec.Struct, frozen=True):
+    until: str
+    reason: str
+    by: str
+    mode: str
+    """What holds again afterwards."""
+
+
+class _Duration(click.ParamType[timedelta]):
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        match = re.fullmatch(r"([0-9]{1,5})([mhd])", str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a duration such as 30m, 2h or 1d.", param, ctx)
+        length = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        if not timedelta() < length <= _LONGEST:
+            self.fail(f"{value!r} is not between 1m and {_LONGEST.days}d.", param, ctx)
+        return length
+
+
+@click.command(name="disarm")
+@click.option(
+    "--for", "length", metavar="TIME", type=_Duration(), required=True,
+    help="For how long: 30m, 2h, 1d; 30d at most.",
+)  # fmt: skip
+@click.option("--reason", metavar="TEXT", required=True, help="Why; it is shown to everybody.")
+@target_options
+@output_option
+def command(
+    length: timedelta, reason: str, kubeconfig: str | None, context: str | None, output: str
+) -> None:
+    """Let Backstay only watch, for a time."""
+    if not reason.strip():
+        raise click.UsageError("--reason must say something.")
+    target = Target(kubeconfig, context)
+    done = in_session(target, lambda session: _disarm(session, length, reason.strip()))
+    show(done, output=output, table=lambda: _sentence(done))
+    say("NEXT: backstay arm (to end it early)")
+
+
+async def _disarm(session: Session, length: timedelta, reason: str) -> Disarmed:
+    client = session.client
+    known = await read_config(client)
+    by = await own_name(client)
+    until = (session.seams.wall.now() + length).strftime("%Y-%m-%dT%H:%M:%SZ")
+    disarmed = {"until": until, "reason": reason, "by": by}
+    await write_config(client, known, {"disarmed": disarmed})
+    return Disarmed(until, reason, by, known.mode if known else Mode.OBSERVE.value)
+
+
+def _sentence(done: Disarmed) -> str:
+    sentence = f"Backstay is disarmed until {done.until}: {done.reason}."
+    if done.mode != Mode.ARMED:
+        sentence += " It was not armed, and only observes afterwards too."
+    return sentence

@@ -1,0 +1,103 @@
+"""``backstay uninstall``: everything of ours, nothing else, and a word about what is left."""
+
+import json
+
+from backstay.model.labels import TAINT
+from tests.support.small_cluster import SmallCluster
+
+QUESTION = "Remove all of this? [y/N]: "
+KINDS = "customresourcedefinitions.apiextensions.k8s.io"
+ROLES = "clusterroles.rbac.authorization.k8s.io"
+
+
+async def in_use(cluster: SmallCluster) -> None:
+    """A node with our taint and somebody else's, a configuration, an incident, a lease."""
+    taints = [
+        {"key": "example.com/theirs", "effect": "NoExecute", "value": "v"},
+        {"key": TAINT, "effect": "NoSchedule"},
+    ]
+    await cluster.node("n1")
+    await cluster.change("/api/v1/nodes/n1", {"spec": {"taints": taints}})
+    ours = "backstay.dev/v1alpha1"
+    await cluster.put({
+        "apiVersion": ours, "kind": "BackstayConfig", "metadata": {"name": "cluster"}, "spec": {},
+    })  # fmt: skip
+    await cluster.put({
+        "apiVersion": ours, "kind": "Incident", "metadata": {"name": "n1-a"},
+        "spec": {"node": "n1", "nodeUID": "u", "bootID": "b"},
+    })  # fmt: skip
+    await cluster.put({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "backstay-controller", "namespace": "backstay-system"}, "spec": {},
+    })  # fmt: skip
+
+
+def taints(cluster: SmallCluster) -> list[str]:
+    (node,) = cluster.storage("nodes")
+    return [taint["key"] for taint in node["spec"].get("taints", ())]
+
+
+async def test_everything_of_ours_goes_and_what_others_made_stays(cluster: SmallCluster) -> None:
+    await in_use(cluster)
+    said = await cluster.run("admin", "uninstall", "--yes")
+    assert said.code == 0, said.out
+    assert cluster.names(KINDS) == []
+    assert cluster.names(ROLES) == []
+    assert "backstay-system" not in cluster.names("namespaces")
+    assert "kube-node-lease" in cluster.names("namespaces")
+    assert taints(cluster) == ["example.com/theirs"]
+    (node,) = cluster.storage("nodes")
+    assert node["spec"]["taints"][0]["value"] == "v"
+    assert "Not ours, so it stays: ClusterRoleBinding people-backstay-viewer" in said.err
+
+
+async def test_the_controllers_rights_go_before_its_taints(cluster: SmallCluster) -> None:
+    await in_use(cluster)
+    said = await cluster.run("admin", "uninstall")
+    order = [line.strip() for line in said.err.splitlines()]
+    rights = order.index("ClusterRoleBinding backstay-controller")
+    taint = order.index(f"taint {TAINT} on Node n1")
+    kinds = order.index("CustomResourceDefinition incidents.backstay.dev")
+    assert rights < taint < order.index("Incident n1-a") < kinds
+
+
+async def test_it_lists_first_and_asks(cluster: SmallCluster) -> None:
+    await in_use(cluster)
+    said = await cluster.at_terminal("admin", "uninstall", answers=[(QUESTION, "n\n")])
+    assert said.code == 1
+    assert "Namespace backstay-system, with everything in it" in said.out
+    assert "Nobody will go on with what is under way: n1-a" in said.out
+    assert len(cluster.names(KINDS)) == 3
+    assert TAINT in taints(cluster)
+
+
+async def test_a_script_must_say_yes(cluster: SmallCluster) -> None:
+    said = await cluster.run("admin", "uninstall")
+    assert said.code == 1
+    assert "NEXT: backstay uninstall --yes" in said.err
+    assert len(cluster.names(KINDS)) == 3
+
+
+async def test_what_may_not_be_removed_is_named_and_the_rest_goes(cluster: SmallCluster) -> None:
+    await in_use(cluster)
+    await cluster.put({
+        "apiVersion": "backstay.dev/v1alpha1", "kind": "DeathConfirmation",
+        "metadata": {"name": "n1"}, "spec": {"node": "n1", "nodeUID": "u", "bootID": "b"},
+    })  # fmt: skip
+    said = await cluster.run("confirmer", "uninstall", "--yes", "-o", "json")
+    assert said.code == 1
+    left = {removal["what"]: removal["left"] for removal in json.loads(said.out)}
+    assert left["DeathConfirmation n1"] == ""
+    assert 'cannot patch resource "nodes"' in left[f"taint {TAINT} on Node n1"]
+    assert 'cannot delete resource "incidents"' in left["Incident n1-a"]
+    assert cluster.names("deathconfirmations.backstay.dev") == []
+    assert TAINT in taints(cluster)
+
+
+async def test_it_can_be_run_again_where_it_was_cut_off(cluster: SmallCluster) -> None:
+    await in_use(cluster)
+    await cluster.run("confirmer", "uninstall", "--yes")
+    said = await cluster.run("admin", "uninstall", "--yes")
+    assert said.code == 0, said.out
+    said = await cluster.run("admin", "uninstall", "--yes")
+    assert (said.code, said.out) == (0, "There is nothing of Backstay on this cluster.\n")
