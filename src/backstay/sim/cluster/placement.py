@@ -55,12 +55,10 @@ def choose(places: Iterable[Place]) -> Place | None:
     return min(places, key=lambda place: (len(place.pods), place.name), default=None)
 
 
-def why_nowhere(question: Question) -> str:
-    """As the scheduler says it."""
+def objections(question: Question) -> str:
+    """What is wrong with how many nodes."""
     counts = Counter(_objection(question, place) for place in question.places)
-    reasons = sorted(f"{count} {why}" for why, count in counts.items())
-    total = f"0/{len(question.places)} nodes are available"
-    return f"{total}: {', '.join(reasons)}." if reasons else f"{total}."
+    return ", ".join(sorted(f"{count} {why}" for why, count in counts.items()))
 
 
 def _objection(question: Question, place: Place) -> str:

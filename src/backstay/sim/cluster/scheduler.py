@@ -89,7 +89,9 @@ class Scheduler(Controller[Key]):
             node = self._place(pod)
         except _Unplaceable as why:
             self._unplaced[key] = None
-            self._say(key, pod, str(why))
+            count = len(self.store.all(NODES))
+            sentence = f"0/{count} nodes are available: {why}."
+            self._say(key, pod, sentence if count else "no nodes available to schedule pods")
             return
         if node is None:
             self._unplaced[key] = None
@@ -102,14 +104,14 @@ class Scheduler(Controller[Key]):
         claims = self._claims(pod)
         waiting = [claim for claim in claims if not _is_bound(claim)]
         if any(not waits_for_consumer(self._desk, claim) for claim in waiting):
-            raise _Unplaceable("pod has unbound immediate PersistentVolumeClaims.")
+            raise _Unplaceable("pod has unbound immediate PersistentVolumeClaims")
         names = (claim["spec"].get("volumeName", "") for claim in claims)
         volumes = [volume for name in names if (volume := self._desk.get(VOLUMES, name))]
         question = Question(pod, list(self._places()), volumes)
         fitting = placement.fitting(question)
         chosen = placement.choose(_preferring_selected(fitting, waiting))
         if chosen is None:
-            raise _Unplaceable(placement.why_nowhere(question))
+            raise _Unplaceable(placement.objections(question))
         for claim in waiting:
             self._select_node(claim, chosen.name)
         return None if waiting else chosen.name
