@@ -8,7 +8,7 @@ import pytest
 
 from backstay.sim.chance import Chance
 from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
-from backstay.sim.nodes.runtime import Runtime
+from backstay.sim.nodes.runtime import Mount, Runtime
 from backstay.sim.nodes.truth import Truth, What
 from backstay.sim.nodes.wire import Json, Pod
 
@@ -33,6 +33,9 @@ class World:
 
     def boot(self) -> None:
         self.runtime.power_on()
+        self.new_kubelet()
+
+    def new_kubelet(self) -> None:
         self.kubelet = Kubelet(
             self.runtime, pace=self.pace, wall=StillClock(), host_ip="10.0.0.1", pod_subnet="10.1.1"
         )
@@ -355,3 +358,120 @@ def test_init_containers_are_reported_as_completed_and_sidecars_as_running() -> 
     prepare, sidecar = world.status("u1")["initContainerStatuses"]
     assert prepare["state"]["terminated"]["exitCode"] == 0
     assert "running" in sidecar["state"]
+
+
+# Volumes
+
+DISK = Mount("pv-1", "kubernetes.io/csi/csi.example^1", writable=True)
+PAPERS = Mount("pv-2", "kubernetes.io/csi/csi.example^2", writable=False)
+
+
+def world_with_claim() -> World:
+    world = World()
+    claim = {"claimName": "disk"}
+    world.create("u1", volumes=[{"name": "data", "persistentVolumeClaim": claim}])
+    world.tell("u1")
+    return world
+
+
+def test_a_pod_with_claims_waits_until_its_volumes_are_there() -> None:
+    world = world_with_claim()
+    world.wait(1000)
+    assert world.running == []
+    assert [pod.uid for pod in world.kubelet.lacking_volumes()] == ["u1"]
+    world.kubelet.resolved("u1", (DISK,))
+    world.wait(1000)
+    assert world.running == []
+    world.kubelet.mounted("u1", world.now)
+    world.wait(0)
+    assert world.running == ["u1"]
+    assert world.kubelet.lacking_volumes() == []
+
+
+def test_only_what_may_be_written_to_makes_a_writer() -> None:
+    world = world_with_claim()
+    world.kubelet.resolved("u1", (DISK, PAPERS))
+    world.kubelet.mounted("u1", world.now)
+    world.wait(0)
+    assert [run.uid for run in world.truth.writers("pv-1")] == ["u1"]
+    assert world.truth.writers("pv-2") == []
+
+
+def test_a_volume_is_in_use_from_before_it_is_mounted_until_its_pod_has_ended() -> None:
+    world = world_with_claim()
+    assert world.kubelet.in_use == []
+    world.kubelet.resolved("u1", (DISK,))
+    assert world.kubelet.in_use == [DISK.device]
+    world.kubelet.mounted("u1", world.now)
+    world.wait(0)
+    world.deliver()
+    assert world.kubelet.in_use == [DISK.device]
+    world.mark_deleted("u1")
+    world.tell("u1")
+    world.wait(0)
+    assert world.running == []
+    assert world.kubelet.in_use == []
+
+
+def test_a_pod_that_is_deleted_while_it_waits_for_volumes_is_never_started() -> None:
+    world = world_with_claim()
+    world.kubelet.resolved("u1", (DISK,))
+    world.mark_deleted("u1")
+    world.tell("u1")
+    world.kubelet.mounted("u1", world.now)
+    world.wait(1000)
+    assert world.running == []
+    assert world.kubelet.in_use == []
+
+
+def test_after_a_loss_of_power_volumes_have_to_be_there_again() -> None:
+    world = world_with_claim()
+    world.kubelet.resolved("u1", (DISK,))
+    world.kubelet.mounted("u1", world.now)
+    world.wait(0)
+    world.runtime.lose_power()
+    world.boot()
+    world.tell("u1")
+    world.wait(1000)
+    assert world.running == []
+
+
+# Another kubelet of the same boot
+
+
+def test_a_new_kubelet_takes_over_what_runs() -> None:
+    world = running_world()
+    address = world.status("u1")["podIP"]
+    world.new_kubelet()
+    world.create("u2", name="other")
+    world.tell("u2")
+    world.tell("u1")
+    world.deliver()
+    assert world.status("u1")["podIP"] == address
+    assert world.history == [(What.STARTED, "started")] * 2
+    world.mark_deleted("u1")
+    world.tell("u1")
+    world.wait(0)
+    assert world.running == ["u2"]
+
+
+def test_a_new_kubelet_knows_which_volumes_are_in_use() -> None:
+    world = world_with_claim()
+    world.kubelet.resolved("u1", (DISK,))
+    world.kubelet.mounted("u1", world.now)
+    world.wait(0)
+    world.new_kubelet()
+    world.tell("u1")
+    assert world.kubelet.in_use == [DISK.device]
+
+
+def test_a_new_kubelet_ends_what_the_api_no_longer_has() -> None:
+    world = running_world()
+    world.new_kubelet()
+    world.kubelet.take_over(lambda uid: True, world.now)
+    world.wait(0)
+    assert world.running == ["u1"]
+    world.kubelet.take_over(lambda uid: False, world.now)
+    world.wait(0)
+    assert world.running == []
+    assert world.deliver() == []
