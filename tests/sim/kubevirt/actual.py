@@ -5,7 +5,6 @@ virt-handler beside it: the VMs say all that the first would fill in, and the ho
 ours for the second. So what is seen is virt-controller's own doing.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,12 +14,12 @@ from typing import Any
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import AlreadyExists
 from backstay.kube.resource import LEASES, NAMESPACES, NODES, Resource
-from backstay.sim.kubevirt import definitions
+from backstay.sim.kubevirt import VirtHandler, definitions
 from backstay.sim.kubevirt.names import KUBEVIRTS
 from harness.cluster import ControlPlane
 from harness.connect import FAST_PACE, connect, hollow_nodes, until
 from harness.processes import Child
-from tests.sim.kubevirt.rig import Rig, add_nodes
+from tests.sim.kubevirt.rig import HANDLER, Rig
 
 VARIABLE = "BACKSTAY_VIRT_CONTROLLER"
 
@@ -118,12 +117,14 @@ def _cluster_wide(group: str, version: str, kind: str, ending: str) -> dict[str,
 @asynccontextmanager
 async def actual(client: KubeClient, namespace: str, *, nodes: int = 3) -> AsyncIterator[Rig]:
     async with hollow_nodes(client, pace=FAST_PACE) as fleet:
-        rig = Rig(client, fleet, namespace, _PATIENCE)
-        await add_nodes(rig, nodes, _LABELS)
-        for name in fleet.nodes:
+        rig = Rig(client, fleet.nodes, fleet.ground, namespace, _PATIENCE)
+        for number in range(nodes):
+            # The control plane is shared, so names must not be.
+            name = f"{namespace}-n{number + 1}"
+            labels = {"test": namespace, **_LABELS}
+            fleet.add(name, labels=labels, agents={HANDLER: VirtHandler()})
+            await rig.until_open(name)
             status = {"status": {"capacity": _DEVICES, "allocatable": _DEVICES}}
             await client.strategic_patch(NODES, name, status, subresource="status")
         async with rig.recorder.running():
-            # The recorder must have its picture before anything happens.
-            await asyncio.sleep(0.5)
             yield rig

@@ -1,52 +1,42 @@
 """A cluster with KubeVirt for one scenario, and the same things to do whichever it is.
 
-``embedded`` is the stand-in on an embedded API, under virtual time. ``actual`` is a real
+``in_memory`` is the stand-in on an embedded cluster, under virtual time; ``actual.py`` has a real
 virt-controller on a real control plane. Nodes are hollow in both, and have our virt-handler.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backstay.kube.access import Grant
 from backstay.kube.client import KubeClient
-from backstay.kube.resource import NODES, PODS
-from backstay.seam import Seams
-from backstay.seam.tasks import Tasks
-from backstay.sim.api.controller import Controller
-from backstay.sim.api.garbage import GarbageCollector, create_default_namespaces
-from backstay.sim.api.operations import Write
-from backstay.sim.api.requests import Target
-from backstay.sim.api.server import ApiServer
-from backstay.sim.api.store import Commit, Key
-from backstay.sim.chance import Chance
-from backstay.sim.clock import LoopClock
+from backstay.kube.resource import NODES, PODS, Resource
+from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.kubevirt import KubeVirt, VirtHandler, install, virtual_machine
 from backstay.sim.kubevirt.names import APP, LAUNCHER, SCHEDULABLE, VMIS, VMS
-from backstay.sim.network import Network
-from backstay.sim.nodes.fleet import HollowFleet
 from backstay.sim.nodes.node import Node
-from harness.connect import GivenAccess, until
+from backstay.sim.nodes.truth import Truth
+from backstay.sim.world import World
+from harness.connect import until
 from tests.sim.kubevirt.timeline import Recorder
-from tests.support.local import LocalExec, LocalFiles
 
 Json = dict[str, Any]
 
 VM = "vm"
 HANDLER = "virt-handler"
+CONTROLLER = "virt-controller"
 
 
 @dataclass
 class Rig:
-    """``server`` is there if the API is embedded."""
+    """``cluster`` is there if it is an embedded one."""
 
     client: KubeClient
-    fleet: HollowFleet
+    nodes: Mapping[str, Node]
+    truth: Truth
     namespace: str
     patience: float
-    server: ApiServer | None = None
-    kubevirt: KubeVirt | None = None
+    cluster: EmbeddedCluster | None = None
     recorder: Recorder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,10 +44,10 @@ class Rig:
 
     # Looking
 
-    async def read(self, resource: Any, name: str = VM) -> Json:
+    async def read(self, resource: Resource, name: str = VM) -> Json:
         return dict((await self.client.get(resource, name, namespace=self.namespace)).json())
 
-    async def listed(self, resource: Any, labels: str | None = None) -> list[Json]:
+    async def listed(self, resource: Resource, labels: str | None = None) -> list[Json]:
         found = await self.client.list(resource, namespace=self.namespace, labels=labels)
         return list(found.json()["items"])
 
@@ -66,13 +56,21 @@ class Rig:
         (pod,) = await self.listed(PODS, f"{APP}={LAUNCHER}")
         return pod
 
-    async def until(self, resource: Any, holds: Callable[[Json], bool], name: str = VM) -> Json:
+    async def until(
+        self, resource: Resource, holds: Callable[[Json], bool], name: str = VM
+    ) -> Json:
         (found,) = await until(
             self.client, resource, lambda objects: any(map(holds, objects)),
             namespace=self.namespace if resource.namespaced else None,
             name=name, timeout=self.patience,
         )  # fmt: skip
         return found
+
+    async def until_none(self, resource: Resource, name: str = VM) -> None:
+        await until(
+            self.client, resource, lambda objects: not objects,
+            namespace=self.namespace, name=name, timeout=self.patience,
+        )  # fmt: skip
 
     async def until_running(self, name: str = VM, *, after: str = "") -> Json:
         """The VMI, when it is ready and not the one of the uid ``after``."""
@@ -96,7 +94,7 @@ class Rig:
     def copies(self, name: str = VM) -> list[str]:
         """The nodes on which a launcher of the VM really runs."""
         start = f"virt-launcher-{name}-"
-        return sorted(each.node for each in self.fleet.truth() if each.name.startswith(start))
+        return sorted(each.node for each in self.truth.running() if each.name.startswith(start))
 
     # Doing
 
@@ -110,12 +108,27 @@ class Rig:
         vm = virtual_machine(name, namespace=self.namespace, node_selector=selector, **how)
         await self.client.create(VMS, vm, namespace=self.namespace)
 
-    async def ask_for_start(self, name: str = VM) -> None:
-        """What virt-api does for a start; a real virt-controller may have none beside it."""
-        asked = {"status": {"stateChangeRequests": [{"action": "Start"}]}}
+    async def ask_for_start(self, ended: Json | None = None) -> None:
+        """What virt-api does for a start, perhaps of a VMI that has ended; a real
+        virt-controller may have none beside it."""
+        asked = [{"action": "Start"}]
+        if ended is not None:
+            asked.insert(0, {"action": "Stop", "uid": ended["metadata"]["uid"]})
+        await self.change_vm({"status": {"stateChangeRequests": asked}}, "status")
+
+    async def change_vm(self, patch: Json, subresource: str | None = None) -> None:
         await self.client.merge_patch(
-            VMS, name, asked, namespace=self.namespace, subresource="status"
+            VMS, VM, patch, namespace=self.namespace, subresource=subresource
         )
+
+    async def end_guest(self, *, code: int) -> None:
+        """It ends by itself, and its launcher with it."""
+        pod = await self.launcher()
+        node = self.nodes[pod["spec"]["nodeName"]]
+        node.exit(self.namespace, pod["metadata"]["name"], code=code)
+
+    async def let_scheduler_in(self, node: str) -> None:
+        await self.client.merge_patch(NODES, node, {"spec": {"unschedulable": None}})
 
     async def keep_scheduler_away(self, node: str) -> None:
         await self.client.merge_patch(NODES, node, {"spec": {"unschedulable": True}})
@@ -134,81 +147,39 @@ class Rig:
         await self.client.merge_patch(VMIS, VM, patch, namespace=self.namespace)
 
     def node_of(self, vmi: Json) -> Node:
-        return self.fleet[vmi["status"]["nodeName"]]
+        return self.nodes[vmi["status"]["nodeName"]]
 
-
-async def add_nodes(rig: Rig, count: int, labels: dict[str, str] | None = None) -> None:
-    """Nodes that guests can be scheduled to."""
-    for number in range(count):
-        name = f"{rig.namespace}-n{number + 1}"
-        labels = {"test": rig.namespace, **(labels or {})}
-        rig.fleet.add(name, labels=labels, agents={HANDLER: VirtHandler()})
-        await rig.until(NODES, lambda node: _labels(node).get(SCHEDULABLE) == "true", name)
+    async def until_open(self, node: str) -> None:
+        """Guests can be scheduled to it."""
+        await self.until(NODES, lambda node: _labels(node).get(SCHEDULABLE) == "true", node)
 
 
 def _labels(obj: Json) -> Json:
     return dict(obj["metadata"].get("labels") or {})
 
 
-@asynccontextmanager
-async def embedded(*, seed: int = 1, nodes: int = 3) -> AsyncIterator[Rig]:
-    wall = LoopClock()
-    chance = Chance(seed, "kubevirt")
-    server = ApiServer(wall=wall, rng=Chance(seed, "api"))
-    create_default_namespaces(server.operations)
-    install(server)
-    network = Network(grace=0.1, keeps_record=False)
-    seams = Seams(network.transport, network.serve, LocalExec(), LocalFiles(), wall, chance)
-    listener = await network.serve.listen(server.handle)
-    client = KubeClient(network.transport, GivenAccess(listener.url, Grant()), user_agent="test")
-    kubevirt = KubeVirt(server.operations, rng=chance)
-    try:
-        async with Tasks("cluster") as tasks, HollowFleet(client, seams) as fleet:
-            tasks.spawn(GarbageCollector(server.operations).run(), name="garbage")
-            tasks.spawn(Binder(server).run(), name="scheduler")
-            tasks.spawn(kubevirt.run(), name="virt-controller")
-            rig = Rig(client, fleet, "default", 600.0, server, kubevirt)
-            await add_nodes(rig, nodes)
-            async with rig.recorder.running():
-                yield rig
-    finally:
-        await listener.close()
+def in_memory(
+    scenario: Callable[[Rig], Coroutine[Any, Any, None]], *, seed: int = 1, nodes: int = 3
+) -> None:
+    """Runs a scenario on an embedded cluster."""
+    with World(seed) as world:
+        world.run(_on_a_cluster(world, scenario, nodes))
 
 
-class Binder(Controller[Key]):
-    """As much of a scheduler as these tests need: labels, cordons, and the emptiest node."""
-
-    def __init__(self, server: ApiServer) -> None:
-        super().__init__(server.store)
-        self._operations = server.operations
-
-    def begin(self) -> None:
-        for pod in self.store.all("pods"):
-            self.add(pod.key)
-
-    def hear(self, commit: Commit) -> None:
-        if commit.storage == "pods":
-            self.add(commit.after.key)
-        elif commit.storage == "nodes":
-            self.begin()
-
-    def work(self, key: Key) -> None:
-        pod = self.store.get("pods", key)
-        if pod is None or pod.object["spec"].get("nodeName"):
-            return
-        wanted = pod.object["spec"].get("nodeSelector") or {}
-        fitting = [
-            node.key[1]
-            for node in self.store.all("nodes")
-            if not node.object["spec"].get("unschedulable")
-            and wanted.items() <= _labels(node.object).items()
-        ]
-        if fitting:
-            node = min(fitting, key=self._load)
-            info = self._operations.kinds.find("", "v1", "pods")
-            assert info is not None
-            bound = {**pod.object, "spec": {**pod.object["spec"], "nodeName": node}}
-            self._operations.enact(Target(info, *key), pod, bound, Write("scheduler"))
-
-    def _load(self, node: str) -> int:
-        return sum(pod.object["spec"].get("nodeName") == node for pod in self.store.all("pods"))
+async def _on_a_cluster(
+    world: World, scenario: Callable[[Rig], Coroutine[Any, Any, None]], nodes: int
+) -> None:
+    cluster = EmbeddedCluster(WorldGround(world))
+    install(cluster.api)
+    cluster.add_controller(
+        CONTROLLER, lambda seams: KubeVirt(cluster.api.operations, rng=seams.rng)
+    )
+    for number in range(nodes):
+        labels = {"test": "default"}
+        cluster.add_node(f"n{number + 1}", labels=labels, agents={HANDLER: VirtHandler()})
+    await cluster.settled()
+    rig = Rig(cluster.client(), cluster.nodes, cluster.truth, "default", 600.0, cluster)
+    for name in cluster.nodes:
+        await rig.until_open(name)
+    async with rig.recorder.running():
+        await scenario(rig)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 from backstay.kube.resource import PODS
-from backstay.sim.kubevirt.names import ALWAYS, MANUAL, ONCE, RERUN_ON_FAILURE, VMIS, VMS
-from tests.sim.kubevirt.rig import Json, Rig
+from backstay.sim.kubevirt.names import ALWAYS, HALTED, MANUAL, ONCE, RERUN_ON_FAILURE, VMIS, VMS
+from tests.sim.kubevirt.rig import VM, Json, Rig
 from tests.sim.kubevirt.timeline import histories, milestones, recorded
 
 A_WHILE = 1.5
@@ -23,12 +23,23 @@ FORCED = (*ALWAYS_PASSING, ("VMI", "False/PodTerminating"), ("VM", "False/PodTer
 """The same for a pod that is gone as soon as it is told to go."""
 
 
+ENDED = (
+    *FORCED,
+    ("Pod", "in 40 s"),
+    ("VM", "Stopping"),
+    *(
+        (kind, f"False/{why}")
+        for kind in ("VM", "VMI")
+        for why in ("GuestNotRunning", "PodNotExists")
+    ),
+)
+"""The same on a node that lives. Guests there take no time to shut down, so that what is seen of it
+on the way, and which of the reasons for not being ready, is a matter of luck."""
+
+
 async def on_a_dead_node(rig: Rig, run_strategy: str, *, is_dead: bool = True) -> Json:
     """A VM whose node has just lost its power, or only its network; its VMI."""
-    await rig.create_vm(run_strategy=run_strategy)
-    if run_strategy == MANUAL:
-        await rig.ask_for_start()
-    vmi = await rig.until_running()
+    vmi = await _running(rig, run_strategy)
     node = rig.node_of(vmi)
     await rig.keep_scheduler_away(node.name)
     if is_dead:
@@ -45,6 +56,16 @@ def assert_as_recorded(
     rows, truth = rig.recorder.rows, recorded(name)
     assert histories(rows, passing=passing) == histories(truth, passing=passing)
     assert milestones(rows) == milestones(truth)
+
+
+def assert_as_recorded_on_a_living_node(rig: Rig, name: str) -> None:
+    """Whether a pod or the word of how its guest ended is gone first, is luck there too."""
+    rows, truth = rig.recorder.rows, recorded(name)
+    assert histories(rows, passing=ENDED) == histories(truth, passing=ENDED)
+    seen, known = (
+        [each for each in milestones(some) if each != "Pod 1 gone"] for some in (rows, truth)
+    )
+    assert seen == known
 
 
 async def assert_runs_elsewhere(rig: Rig, before: Json) -> None:
@@ -134,9 +155,111 @@ async def always_finalizers_stripped(rig: Rig) -> None:
     assert len(await rig.listed(PODS)) == 2
 
 
+# On nodes that live
+
+
+async def always_guest_shut_down(rig: Rig) -> None:
+    before = await _running(rig, ALWAYS)
+    await rig.end_guest(code=0)
+    await rig.until_running(after=before["metadata"]["uid"])
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded_on_a_living_node(rig, "always_guest_shut_down")
+
+
+async def rerun_on_failure_guest_shut_down(rig: Rig) -> None:
+    await _running(rig, RERUN_ON_FAILURE)
+    await rig.end_guest(code=0)
+    await rig.until(VMS, lambda vm: not vm["status"].get("created"))
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded_on_a_living_node(rig, "rerun_on_failure_guest_shut_down")
+
+
+async def rerun_on_failure_guest_crashed(rig: Rig) -> None:
+    before = await _running(rig, RERUN_ON_FAILURE)
+    await rig.end_guest(code=1)
+    await rig.until_running(after=before["metadata"]["uid"])
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded_on_a_living_node(rig, "rerun_on_failure_guest_crashed")
+
+
+async def manual_guest_shut_down(rig: Rig) -> None:
+    await _running(rig, MANUAL)
+    await rig.end_guest(code=0)
+    await rig.until(VMIS, lambda vmi: vmi["status"]["phase"] == "Succeeded")
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded_on_a_living_node(rig, "manual_guest_shut_down")
+
+
+async def manual_started_again(rig: Rig) -> None:
+    before = await on_a_dead_node(rig, MANUAL)
+    await rig.delete_pod(grace=0)
+    failed = await rig.until(VMIS, lambda vmi: not vmi["metadata"].get("finalizers"))
+    await asyncio.sleep(A_WHILE)
+    await rig.ask_for_start(failed)
+    await assert_runs_elsewhere(rig, before)
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded(rig, "manual_started_again", passing=FORCED)
+
+
+async def always_halted(rig: Rig) -> None:
+    await _running(rig, ALWAYS)
+    await rig.change_vm({"spec": {"runStrategy": HALTED}})
+    await rig.until(VMS, lambda vm: not vm["status"].get("created"))
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded_on_a_living_node(rig, "always_halted")
+    assert rig.copies() == []
+
+
+async def always_instance_deleted_on_a_living_node(rig: Rig) -> None:
+    before = await _running(rig, ALWAYS)
+    await rig.delete_instance()
+    await rig.until_running(after=before["metadata"]["uid"])
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded_on_a_living_node(rig, "always_instance_deleted_on_a_living_node")
+
+
+async def vm_deleted(rig: Rig) -> None:
+    await _running(rig, ALWAYS)
+    await rig.client.delete(VMS, VM, namespace=rig.namespace)
+    await rig.until_none(VMS)
+    await asyncio.sleep(A_WHILE)
+    assert_as_recorded_on_a_living_node(rig, "vm_deleted")
+    assert await rig.listed(VMIS) == []
+    assert await rig.listed(PODS) == []
+    assert rig.copies() == []
+
+
+async def never_ran(rig: Rig) -> None:
+    """A VMI that ended without having run makes the next start wait."""
+    for node in rig.nodes:
+        await rig.keep_scheduler_away(node)
+    await rig.create_vm(run_strategy=ALWAYS)
+    await rig.until(VMIS, lambda vmi: (vmi.get("status") or {}).get("phase") == "Scheduling")
+    await rig.delete_pod(grace=0)
+    vm = await rig.until(VMS, lambda vm: "startFailure" in vm["status"])
+    failure = vm["status"]["startFailure"]
+    assert failure["consecutiveFailCount"] == 1
+    await rig.until(VMS, lambda vm: vm["status"]["printableStatus"] == "CrashLoopBackOff")
+    for node in rig.nodes:
+        await rig.let_scheduler_in(node)
+    vmi = await rig.until_running(after=failure["lastFailedVMIUID"])
+    assert vmi["metadata"]["creationTimestamp"] >= failure["retryAfterTimestamp"]
+    assert "startFailure" not in (await rig.read(VMS))["status"]
+
+
+async def _running(rig: Rig, run_strategy: str) -> Json:
+    await rig.create_vm(run_strategy=run_strategy)
+    if run_strategy == MANUAL:
+        await rig.ask_for_start()
+    vmi = await rig.until_running()
+    await asyncio.sleep(A_WHILE)
+    rig.recorder.begin()
+    return vmi
+
+
 Scenario: TypeAlias = Callable[[Rig], Coroutine[Any, Any, None]]
 
-RECORDED: tuple[Scenario, ...] = (
+SCENARIOS: tuple[Scenario, ...] = (
     always_forced,
     always_terminating_then_forced,
     rerun_on_failure_forced,
@@ -145,4 +268,13 @@ RECORDED: tuple[Scenario, ...] = (
     once_forced,
     always_instance_deleted,
     always_finalizers_stripped,
+    always_guest_shut_down,
+    rerun_on_failure_guest_shut_down,
+    rerun_on_failure_guest_crashed,
+    manual_guest_shut_down,
+    manual_started_again,
+    always_halted,
+    always_instance_deleted_on_a_living_node,
+    vm_deleted,
+    never_ran,
 )

@@ -13,7 +13,7 @@ import pytest_asyncio
 from backstay.kube.client import KubeClient
 from harness.cluster import ControlPlane
 from tests.sim.kubevirt.actual import VARIABLE, actual, program, virt_controller
-from tests.sim.kubevirt.scenarios import RECORDED, Scenario
+from tests.sim.kubevirt.scenarios import SCENARIOS, Scenario
 
 pytestmark = [
     pytest.mark.skipif(
@@ -32,7 +32,7 @@ async def kubevirt(control_plane: ControlPlane) -> AsyncIterator[None]:
         yield
 
 
-@pytest.mark.parametrize("scenario", RECORDED, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
 @pytest.mark.usefixtures("kubevirt")
 async def test_the_real_one_does_what_it_did(
     scenario: Scenario, client: KubeClient, namespace: str

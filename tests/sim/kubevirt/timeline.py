@@ -35,7 +35,7 @@ _KINDS = {"VM": VMS, "VMI": VMIS, "Pod": PODS}
 _IDLE = 60.0
 
 _BEFORE: dict[str, Json] = {
-    "VM": {"printableStatus": "Running", "created": True, "ready": True, "Ready": "True"},
+    "VM": {"printableStatus": "Running", "created": True, "Ready": "True"},
     "VMI": {
         "phase": "Running",
         "finalizers": 2,
@@ -46,7 +46,7 @@ _BEFORE: dict[str, Json] = {
 """What the first object of each kind said before the first row: a VM that runs."""
 
 _FIELDS: dict[str, Json] = {
-    "VM": {"printableStatus": "", "created": False, "ready": False, "Ready": "", "asked": []},
+    "VM": {"printableStatus": "", "created": False, "Ready": "", "asked": []},
     "VMI": {"phase": "", "finalizers": 0, "deleting": False, "Ready": ""},
     "Pod": {"phase": "", "going": ""},
 }
@@ -76,8 +76,6 @@ def _parsed(line: str) -> Row | None:
     what: Json = msgspec.json.decode(rest)
     ready = what.pop("conditions", {}).get("Ready", what.get("Ready", ""))
     asked = [each["action"] for each in what.pop("stateChangeRequests", ())]
-    if kind == "VMI":
-        what["finalizers"] = len(what.get("finalizers", ()))
     going = f"in {what['grace']} s" if "grace" in what else ""
     return Row(kind, uid, {**what, "Ready": ready.rstrip("/"), "asked": asked, "going": going})
 
@@ -103,12 +101,12 @@ class Recorder:
     async def running(self) -> AsyncIterator[None]:
         async with Tasks("recorder") as tasks:
             for kind, resource in _KINDS.items():
-                tasks.spawn(self._record(kind, resource), name=kind)
+                listed = (await self.client.list(resource, namespace=self.namespace)).json()
+                version = listed["metadata"]["resourceVersion"]
+                tasks.spawn(self._record(kind, resource, version), name=kind)
             yield
 
-    async def _record(self, kind: str, resource: Resource) -> None:
-        listed = (await self.client.list(resource, namespace=self.namespace)).json()
-        version = listed["metadata"]["resourceVersion"]
+    async def _record(self, kind: str, resource: Resource, version: str) -> None:
         watched = self.client.watch(resource, namespace=self.namespace, resource_version=version)
         async with watched as lines:
             while (got := await lines.read(_IDLE)) is not None:
@@ -135,7 +133,7 @@ def _vmi(obj: Json) -> Json:
     return {
         "deleting": "deletionTimestamp" in meta,
         "phase": status.get("phase", ""),
-        "finalizers": len(meta.get("finalizers") or ()),
+        "finalizers": [each.removeprefix("kubevirt.io/") for each in meta.get("finalizers") or ()],
         "node": status.get("nodeName", ""),
         "Ready": _ready(obj),
     }
@@ -175,6 +173,7 @@ def histories(rows: Iterable[Row], *, passing: Iterable[tuple[str, str]] = ()) -
             continue
         for key, values in fields.items():
             value = row.what.get(key) or _FIELDS[row.kind][key]
+            value = len(value) if key == "finalizers" and value else value
             if values[-1:] != [value] and (row.kind, value) not in skipped:
                 values.append(value)
     return found
@@ -187,6 +186,9 @@ def _beginning(name: str, kind: str) -> dict[str, list[Any]]:
     return {key: [_BEFORE[kind].get(key, missing)] for key, missing in _FIELDS[kind].items()}
 
 
+_TURNS = frozenset({"Scheduled", "Running", "Succeeded", "Failed"})
+
+
 def milestones(rows: Iterable[Row]) -> list[str]:
     """What follows from what: beginnings and ends, and the phases that the rest hangs on."""
     found: list[str] = []
@@ -197,7 +199,7 @@ def milestones(rows: Iterable[Row]) -> list[str]:
         said = [f"{name} there"] if not name.endswith(" 1") else []
         if row.kind == "Pod" and row.what["phase"] == "Running" and not row.what["going"]:
             said.append(f"{name} runs")
-        if row.kind == "VMI" and row.what.get("phase") in ("Scheduled", "Running", "Failed"):
+        if row.kind == "VMI" and row.what.get("phase") in _TURNS:
             said.append(f"{name} {row.what['phase']}")
         found += [each for each in said if each not in found]
     return [each for each in found if each not in ("Pod 1 runs", "VMI 1 Running")]

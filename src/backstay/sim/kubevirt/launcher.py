@@ -16,6 +16,7 @@ from backstay.sim.kubevirt.names import (
     LAUNCHER,
     SCHEDULABLE,
     VM_NAME,
+    VMI_ID,
     VMIS,
     Json,
 )
@@ -53,6 +54,7 @@ def launcher_pod(vmi: Object, find_claim: FindClaim) -> Json:
                 APP: LAUNCHER,
                 CREATED_BY: meta["uid"],
                 VM_NAME: name,
+                VMI_ID: name,
             },
             "annotations": {DOMAIN: name, "kubectl.kubernetes.io/default-container": COMPUTE},
             "ownerReferences": owned_by(VMIS.kind, vmi),
@@ -62,12 +64,19 @@ def launcher_pod(vmi: Object, find_claim: FindClaim) -> Json:
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": grace + _PADDING,
             "enableServiceLinks": False,
-            "nodeSelector": {**(spec.get("nodeSelector") or {}), SCHEDULABLE: "true"},
+            "nodeSelector": _node_selector(spec),
             "containers": [container],
             "volumes": volumes,
             **{field: spec[field] for field in _COPIED if field in spec},
         },
     }
+
+
+def _node_selector(spec: Json) -> Json:
+    selector = {**(spec.get("nodeSelector") or {}), SCHEDULABLE: "true"}
+    if "architecture" in spec:
+        selector["kubernetes.io/arch"] = spec["architecture"]
+    return selector
 
 
 def _volumes(spec: Json, find_claim: FindClaim) -> tuple[list[Json], Json]:

@@ -46,7 +46,7 @@ class Reconciler(ABC):
         self._queue: WorkQueue[Key] = WorkQueue(
             name, rng=rng, parallel=_PARALLEL, first_retry=_FIRST_RETRY, last_retry=_LAST_RETRY
         )
-        self._news: deque[tuple[float, Commit]] = deque()
+        self._news: deque[Commit] = deque()
         self._news_came = asyncio.Event()
 
     @abstractmethod
@@ -76,19 +76,27 @@ class Reconciler(ABC):
             self._news.clear()
 
     def note(self, commit: Commit) -> None:
-        """Is called in the commit itself; what is heard of it, is heard later."""
-        due = asyncio.get_running_loop().time() + self._between(*_NEWS)
-        self._news.append((max(due, self._news[-1][0]) if self._news else due, commit))
+        """Is called in the commit itself, by whoever made it; it is heard of later."""
+        self._news.append(commit)
         self._news_came.set()
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
+        under_way: deque[tuple[float, Commit]] = deque()
         while True:
-            while not self._news:
-                self._news_came.clear()
-                await self._news_came.wait()
-            await asyncio.sleep(self._news[0][0] - loop.time())
-            self.hear(self._news.popleft()[1])
+            self._news_came.clear()
+            while self._news:
+                arrival = loop.time() + self._between(*_NEWS)
+                # Nothing overtakes what was sent before it.
+                arrival = max(arrival, under_way[-1][0]) if under_way else arrival
+                under_way.append((arrival, self._news.popleft()))
+            while under_way and under_way[0][0] <= loop.time():
+                self.hear(under_way.popleft()[1])
+            try:
+                async with asyncio.timeout_at(under_way[0][0] if under_way else None):
+                    await self._news_came.wait()
+            except TimeoutError:
+                pass
 
     async def _attempt(self, key: Key) -> Result:
         try:

@@ -15,6 +15,7 @@ from backstay.sim.kubevirt.names import (
     FINAL,
     HANDED_OVER,
     KEPT_FOR_PODS,
+    NODE_NAME,
     OBSERVED_VERSIONS,
     UNPROCESSED,
     VMIS,
@@ -99,6 +100,8 @@ class VmiController(Reconciler):
             now=self.operations.now(),
             problem=problem,
         )
+        if view.pod is not None:
+            await self._label(key[0], vmi, view.pod)
         await self._write(key, vmi, advanced(vmi, view))
         return None
 
@@ -125,6 +128,14 @@ class VmiController(Reconciler):
         name = pod["metadata"]["name"]
         await self.delete(PODS, (key[0], name))
         self.tell(VMIS, vmi, "SuccessfulDelete", f"Deleted virtual machine pod {name}")
+
+    async def _label(self, namespace: str, vmi: Object, pod: Object) -> None:
+        """A launcher says on which node its VMI is."""
+        node = (vmi["metadata"].get("labels") or {}).get(NODE_NAME)
+        labels = pod["metadata"].get("labels") or {}
+        if node and labels.get(NODE_NAME) != node:
+            changed = tested("/metadata/labels", labels, {**labels, NODE_NAME: node})
+            await self.patch(PODS, (namespace, pod["metadata"]["name"]), changed)
 
     async def _write(self, key: Key, before: Object, after: Object) -> None:
         if phase_of(before) in HANDED_OVER:
