@@ -198,7 +198,7 @@ async def test_to_disarm_what_only_observes_says_so(cluster: SmallCluster) -> No
 
 @pytest.mark.parametrize("length", ["2", "2x", "0h", "31d", "-1h", "1h30m", "99999999d", ""])
 def test_what_is_no_sensible_time_is_refused(length: str) -> None:
-    with pytest.raises(click.BadParameter, match="30m|30d"):
+    with pytest.raises(click.BadParameter, match=r"30m|30d"):
         disarm.main([f"--for={length}", "--reason=works"], standalone_mode=False)
 
 

@@ -93,7 +93,7 @@ class SmallCluster:
         made = await self.put({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **meta},
             "status": {
-                "nodeInfo": _node_info(boot or f"boot-of-{name}"),
+                "nodeInfo": node_info(boot or f"boot-of-{name}"),
                 "conditions": [{"type": "Ready", "status": ready, "reason": "r", "message": ""}],
             },
         })  # fmt: skip
@@ -293,7 +293,7 @@ async def small_cluster(home: Path, *, with_kinds: bool = True) -> AsyncIterator
         await listener.close()
 
 
-def _node_info(boot: str) -> Json:
+def node_info(boot: str) -> Json:
     words = (
         "architecture", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
         "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID",
