@@ -32,7 +32,7 @@ def record(directory: Path, *about: Snapshot) -> Path:
     async def fly() -> None:
         files = DiskFiles()
         recorder = FlightRecorder(
-            files, str(directory), program="0.1.0", wall=SystemClock(), rng=SystemRng(1)
+            files, str(directory), program="backstay 0.1.0", wall=SystemClock(), rng=SystemRng(1)
         )
         async with Tasks("test") as tasks:
             tasks.spawn(recorder.run(), name="recorder")

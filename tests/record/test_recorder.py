@@ -27,7 +27,12 @@ DIRECTORY = "/var/lib/backstay"
 
 def a_recorder(files: Files, limits: Limits | None = None) -> FlightRecorder:
     return FlightRecorder(
-        files, DIRECTORY, program="0.1.0", wall=LoopClock(), rng=SystemRng(1), limits=limits
+        files,
+        DIRECTORY,
+        program="backstay 0.1.0",
+        wall=LoopClock(),
+        rng=SystemRng(1),
+        limits=limits,
     )
 
 
@@ -271,7 +276,7 @@ async def test_a_damaged_line_in_the_middle_is_named() -> None:
 async def test_a_recording_of_another_format_version_says_which_program_reads_it() -> None:
     data = await one_recording(snapshot(workload("db")))
     newer = msgspec.json.encode(
-        {"format": "backstay-flight", "version": 2, "program": "9.0", "at": "t"}
+        {"format": "backstay-flight", "version": 2, "program": "backstay 9.0", "at": "t"}
     )
-    with pytest.raises(NotARecording, match=r"replay it with Backstay 9\.0"):
+    with pytest.raises(NotARecording, match=r"replay it with backstay 9\.0"):
         read_recording("f", newer + data[data.index(b"\n") :])

@@ -225,7 +225,7 @@ def test_very_many_workloads_lose_their_words_before_any_is_left_out() -> None:
     assert fold(status, judged(why, many), at=LATER) == status
 
 
-WORDS = st.text(max_size=40).map(lambda text: text * 40)
+WORDS = st.text(max_size=20).map(lambda text: text * 80)
 REASONS = st.builds(Why, st.sampled_from(["NodeLost", "ProofMissing", "StaleView"]), WORDS, WORDS)
 VERDICTS = st.lists(
     st.tuples(
@@ -242,13 +242,13 @@ ADVANCES = st.dictionaries(
     max_size=3,
 )
 STEPS = st.lists(
-    st.tuples(st.builds(judged, REASONS, VERDICTS), ADVANCES, st.integers(0, 9)), max_size=30
+    st.tuples(st.builds(judged, REASONS, VERDICTS), ADVANCES, st.integers(0, 9)), max_size=12
 )
 DONE = {Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN}
 
 
 @given(STEPS)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_whatever_is_told_fits_adds_up_and_is_not_told_twice(
     steps: list[tuple[Decision, Mapping[str, Advance], int]],
 ) -> None:

@@ -71,7 +71,7 @@ def _report(name: str, recording: Recording) -> FileReport:
 
 def _words(report: FileReport) -> str:
     count = "1 decision" if report.decisions == 1 else f"{report.decisions} decisions"
-    lines = [f"{report.file}: {count}, recorded by Backstay {report.recorded_by}"]
+    lines = [f"{report.file}: {count}, recorded by {report.recorded_by}"]
     if report.cut_off:
         lines.append("  The last line was cut off, as by a crash, and is left out.")
     if report.rules:

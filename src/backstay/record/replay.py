@@ -79,7 +79,7 @@ def _read_header(name: str, line: bytes) -> Header:
     if header.version != VERSION:
         raise NotARecording(
             f"{name} has version {header.version} of the format, and this is version {VERSION}: "
-            f"replay it with Backstay {header.program}."
+            f"replay it with {header.program}."
         )
     return header
 
