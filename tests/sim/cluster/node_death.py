@@ -7,6 +7,7 @@ listens as any client does. What is compared is what an object went through, ste
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,8 @@ Json = dict[str, Any]
 View = Callable[[Json], tuple[Any, ...]]
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 ATTACHMENTS = Resource(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
@@ -121,8 +124,8 @@ class Listener:
             self._news.set()
 
     def of(self, kind: str, name: str, *, after: int = 0) -> list[tuple[Any, ...]]:
-        """What objects of that name went through."""
-        return [s.what for s in self.steps[after:] if (s.kind, s.name) == (kind, name)]
+        """What objects of that name went through; ``web-*`` is all whose names begin so."""
+        return [s.what for s in self.steps[after:] if s.kind == kind and fnmatchcase(s.name, name)]
 
     def when(self, kind: str, name: str, what: tuple[Any, ...]) -> float:
         wanted = (kind, name, what)
@@ -229,6 +232,21 @@ def database(stage: Stage) -> Json:
     }
 
 
+def alike(stage: Stage, name: str) -> Json:
+    """A Deployment or a DaemonSet."""
+    spec, labels = pod_spec(stage), {"app": name}
+    if name == "agent":
+        # Its own tolerations have no end.
+        spec["tolerations"] = []
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
 def disk(stage: Stage) -> Json:
     return {
         "metadata": {"name": stage.volume},
@@ -305,10 +323,12 @@ async def tell(stage: Stage, *, force_delete: bool) -> Told:
         await stage.client.create(STATEFUL_SETS, database(stage), namespace=stage.namespace)
         bare = {"metadata": {"name": "bare"}, "spec": pod_spec(stage)}
         await stage.client.create(PODS, bare, namespace=stage.namespace)
+        for resource, name in ((DEPLOYMENTS, "web"), (DAEMON_SETS, "agent")):
+            await stage.client.create(resource, alike(stage, name), namespace=stage.namespace)
         await listener.until_attachment(first.name, (first.name, False, ""))
         assert stage.truth.writers(stage.volume) == []
         await attach(stage, first.name)
-        for name in ("db-0", "bare"):
+        for name in ("db-0", "bare", "web-*", "agent-*"):
             await listener.until("pods", name, (first.name, "Running", "True", "", ""))
         await stage.client.merge_patch(NODES, second.name, {"spec": {"unschedulable": None}})
         await listener.until("nodes", second.name, ("True", "KubeletReady", ()), after=4)
@@ -316,8 +336,9 @@ async def tell(stage: Stage, *, force_delete: bool) -> Told:
         before_death, died_at = len(listener.steps), loop.time()
         first.kill()
         gone = (first.name, "Running", "False", "DeletionByTaintManager", "deleting")
-        for name in ("db-0", "bare"):
+        for name in ("db-0", "bare", "web-*"):
             await listener.until("pods", name, gone)
+        await listener.until("pods", "web-*", (second.name, "Running", "True", "", ""))
 
         before_service_ended = len(listener.steps)
         if force_delete:
@@ -343,4 +364,7 @@ async def tell(stage: Stage, *, force_delete: bool) -> Told:
         )
         await set_taints(stage, first.name, drop=OUT_OF_SERVICE)
         await listener.until("nodes", first.name, ("True", "KubeletReady", ()), after=before_return)
+        await listener.until(
+            "pods", "agent-*", (first.name, "Running", "True", "", ""), after=before_return
+        )
     return Told(listener, died_at, before_death, before_service_ended, before_return)

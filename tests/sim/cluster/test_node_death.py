@@ -82,6 +82,25 @@ def check_steps(stage: Stage, told: Told, *, force_delete: bool) -> None:
         (second, "Pending", "False", "", ""),
         (second, "Running", "True", "", ""),
     ]
+    web = listener.of("pods", "web-*", after=told.before_death)
+    assert web[: web.index(evicted[-1]) + 4] == [
+        *evicted,
+        ("", "Pending", "", "", ""),
+        (second, "Pending", "", "", ""),
+        (second, "Running", "True", "", ""),
+    ]
+    here = [s for s in listener.of("pods", "agent-*", after=told.before_death) if s[0] != second]
+    assert here[:3] == [
+        (first, "Running", "False", "", ""),
+        (first, "Running", "False", "", "deleting"),
+        (first, "Running", "False", "DeletionByTaintManager", "deleting"),
+    ]
+    assert here[-4:] == [
+        ("gone",),
+        ("", "Pending", "", "", ""),
+        (first, "Pending", "", "", ""),
+        (first, "Running", "True", "", ""),
+    ]
     assert listener.attachments(after=told.before_death) == [
         (first, (first, True, "deleting")),
         (first, ("gone",)),

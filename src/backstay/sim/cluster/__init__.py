@@ -47,6 +47,8 @@ has the timers. What they do not do is at the top of each file.
 ``eviction.py``     has pods leave tainted nodes
 ``pod_gc.py``       deletes pods that no kubelet will
 ``stateful_sets``   pods with names of their own
+``replica_sets``    pods that are all alike
+``daemon_sets.py``  one on each node
 ``claims.py``       binds claims to volumes, and has volumes made
 ``attachments.py``  has volumes follow their pods
 ``taints.py``       who tolerates what

@@ -4,8 +4,11 @@ A controller works on the store itself. What it writes goes through the same ope
 everybody's requests, under its own name as a field manager.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from backstay.sim.api.kinds import KindInfo, Object
 from backstay.sim.api.operations import DeleteOptions, Operations, Write
@@ -24,6 +27,9 @@ ATTACHMENTS = "volumeattachments.storage.k8s.io"
 DRIVERS = "csidrivers.storage.k8s.io"
 LEASES = "leases.coordination.k8s.io"
 STATEFUL_SETS = "statefulsets.apps"
+REPLICA_SETS = "replicasets.apps"
+DEPLOYMENTS = "deployments.apps"
+DAEMON_SETS = "daemonsets.apps"
 
 MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
@@ -164,6 +170,25 @@ def taints_of(node: Json) -> list[Json]:
 def controller_of(obj: Json) -> Json | None:
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def owned_by(owner: Json, kind: str) -> Json:
+    """The reference by which an object of the ``apps`` group controls another."""
+    meta = owner["metadata"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def template_hash(owner: Json) -> str:
+    """Short, and another one for another pod template."""
+    template = msgspec.json.encode(owner["spec"]["template"], order="sorted")
+    return hashlib.sha256(template).hexdigest()[:9]
 
 
 def with_condition(obj: Object, new: Json, *, now: str) -> Object:

@@ -24,11 +24,13 @@ from backstay.sim.api.garbage import DEFAULT_NAMESPACES, GarbageCollector, Names
 from backstay.sim.api.server import ApiServer
 from backstay.sim.cluster.attachments import AttachDetach, ExternalAttacher
 from backstay.sim.cluster.claims import DRIVER, ClaimBinder, storage_class
+from backstay.sim.cluster.daemon_sets import DaemonSets
 from backstay.sim.cluster.desk import CLASSES, NODES, Desk, PodsByNode, is_ready, taints_of
 from backstay.sim.cluster.eviction import TaintEviction
 from backstay.sim.cluster.ground import Ground
 from backstay.sim.cluster.lifecycle import NodeLifecycle
 from backstay.sim.cluster.pod_gc import PodGc
+from backstay.sim.cluster.replica_sets import Deployments, ReplicaSets
 from backstay.sim.cluster.scheduler import Scheduler
 from backstay.sim.cluster.stateful_sets import StatefulSets
 from backstay.sim.cluster.timers import Timers
@@ -231,6 +233,9 @@ class EmbeddedCluster:
                 TaintEviction(operations, timers=timers, pods=pods),
                 PodGc(operations, timers=timers),
                 StatefulSets(operations),
+                Deployments(operations),
+                ReplicaSets(operations),
+                DaemonSets(operations),
                 ClaimBinder(operations),
                 AttachDetach(operations, timers=timers),
             ),

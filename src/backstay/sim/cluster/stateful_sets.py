@@ -9,10 +9,6 @@ order; with ``Parallel`` all at once. Each gets claims of its own, which stay wh
 update of the template reaches a pod when somebody deletes it.
 """
 
-import hashlib
-
-import msgspec
-
 from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
 from backstay.sim.api.operations import Operations
@@ -28,6 +24,8 @@ from backstay.sim.cluster.desk import (
     is_over,
     is_ready,
     key_of,
+    owned_by,
+    template_hash,
 )
 
 
@@ -140,7 +138,7 @@ def _claim(owner: Json, template: Json, name: str) -> Object:
 
 
 def _pod(owner: Json, name: str, ordinal: int) -> Object:
-    template, meta = owner["spec"]["template"], owner["metadata"]
+    template = owner["spec"]["template"]
     labels = {
         **((template.get("metadata") or {}).get("labels") or {}),
         "apps.kubernetes.io/pod-index": str(ordinal),
@@ -162,21 +160,11 @@ def _pod(owner: Json, name: str, ordinal: int) -> Object:
             "name": name,
             "labels": labels,
             **({"annotations": annotations} if annotations else {}),
-            "ownerReferences": [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "StatefulSet",
-                    "name": meta["name"],
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owned_by(owner, "StatefulSet")],
         },
         "spec": {**template["spec"], "hostname": name, "volumes": [*own, *others]},
     }
 
 
 def _revision(owner: Json) -> str:
-    digest = hashlib.sha256(msgspec.json.encode(owner["spec"]["template"], order="sorted"))
-    return f"{owner['metadata']['name']}-{digest.hexdigest()[:9]}"
+    return f"{owner['metadata']['name']}-{template_hash(owner)}"
