@@ -13,6 +13,7 @@ from backstay import __version__
 from backstay.apis.backstay import definitions
 from backstay.cli.documents import as_yaml
 from backstay.cli.manifests import manifests
+from backstay.cli.run import command as run
 from backstay.model.labels import COMPONENT
 from backstay.settings import Settings
 
@@ -94,6 +95,16 @@ def test_the_controller_has_no_more_rights_on_its_node_than_it_needs() -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def test_the_controller_is_started_as_its_command_expects() -> None:
+    (container,) = pod()["containers"]
+    name, *arguments = container["args"]
+    given = run.make_context(name, arguments).params
+    (port,) = container["ports"]
+    assert given["metrics_address"] == f"0.0.0.0:{port['containerPort']}"
+    (mount,) = container["volumeMounts"]
+    assert given["recorder"] == mount["mountPath"]
 
 
 def test_a_replica_leaves_a_dead_node_soon() -> None:

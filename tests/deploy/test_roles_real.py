@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from backstay.cli import preflight
 from backstay.kube.client import KubeClient
+from backstay.settings import Settings
 from tests.support.installed import Installed, allowed
 
 pytestmark = pytest.mark.real
@@ -100,3 +102,11 @@ async def test_a_role_can_do_exactly_its_part(installed: Installed, role: str) -
     async with installed.client(role) as client:
         granted = {deed for deed in EVERYTHING if await may(client, deed)}
     assert granted == expected
+
+
+async def test_the_controller_may_do_all_that_it_asks_for_at_its_start(
+    installed: Installed,
+) -> None:
+    settings = Settings(identity="controller")
+    async with installed.client("controller") as client:
+        await preflight.check(client, namespace=settings.namespace, lease=settings.lease)
