@@ -44,7 +44,13 @@ class App:
     """One controller; made by ``build``. Implements ``record.endpoints.Report``."""
 
     def __init__(
-        self, settings: Settings, seams: Seams, client: KubeClient, *, chain: Sequence[Check]
+        self,
+        settings: Settings,
+        seams: Seams,
+        client: KubeClient,
+        *,
+        chain: Sequence[Check],
+        guard: type[Guard],
     ) -> None:
         times = settings.times
         self.settings = settings
@@ -68,7 +74,7 @@ class App:
             client,
             nodes=self.nodes,
             observer=self.observer,
-            guard=Guard(client, self.observer, times=times, chain=chain),
+            guard=guard(client, self.observer, times=times, chain=chain),
             book=self.book,
             teller=Teller(
                 herald=Herald(self.events),
@@ -244,10 +250,16 @@ class App:
 
 
 def build(
-    settings: Settings, seams: Seams, client: KubeClient, *, chain: Sequence[Check] = CHAIN
+    settings: Settings,
+    seams: Seams,
+    client: KubeClient,
+    *,
+    chain: Sequence[Check] = CHAIN,
+    guard: type[Guard] = Guard,
 ) -> App:
-    """A controller. ``chain`` is there for those who prove that each of its checks is needed."""
-    return App(settings, seams, client, chain=chain)
+    """A controller. ``chain`` and ``guard`` are there for those who prove that each check and
+    each step of the guarded write is needed."""
+    return App(settings, seams, client, chain=chain, guard=guard)
 
 
 def _recorder(settings: Settings, seams: Seams) -> FlightRecorder | None:

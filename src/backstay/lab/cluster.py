@@ -1,0 +1,242 @@
+"""LabCluster: an embedded cluster with KubeVirt, workloads and, if wanted, Backstay on it.
+
+Everything that happens in it is seen by a ``Witness`` and judged by the invariants. It stands on
+any ground: in a ``World`` its programs are processes under virtual time, on a loop they are tasks.
+
+``factor`` shortens every timer alike, Kubernetes' own, the kubelets' and ours: a cluster with 0.1
+goes through the same steps ten times faster.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS, definitions
+from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.app import App, build
+from backstay.control.guard import Guard
+from backstay.decide.failover import CHAIN, Check
+from backstay.kube.client import KubeClient
+from backstay.kube.lease import LeaseTimes
+from backstay.kube.resource import NAMESPACES, NODES, PODS, Resource
+from backstay.lab.invariants import Inspector
+from backstay.lab.witness import Witness, workload_in, workload_of
+from backstay.model.node import Life
+from backstay.model.policy import Times
+from backstay.seam import Seams
+from backstay.settings import Settings
+from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.cluster.ground import Ground
+from backstay.sim.cluster.timers import Timers
+from backstay.sim.kubevirt import KubeVirt, VirtHandler, install, virtual_machine
+from backstay.sim.nodes.machine import Machine
+
+NAMESPACE = "shop"
+
+_SCHEDULABLE = "kubevirt.io/schedulable"
+_POLL_LEASES = 2.5
+
+_DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+    namespaced=False,
+)  # fmt: skip
+_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+_STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+
+Json = dict[str, Any]
+
+NONE: Mapping[str, int] = {}
+
+
+class LabCluster:
+    """See the module."""
+
+    def __init__(self, ground: Ground, *, factor: float = 1.0) -> None:
+        self.apps: dict[str, App] = {}
+        self._machines: dict[str, Machine] = {}
+        self.protected: set[str] = set()
+        self.witness = Witness(is_ours=lambda user: user in self._machines)
+        self.inspector = Inspector(self.witness)
+        self.embedded = EmbeddedCluster(
+            ground, timers=Timers().scaled(factor), front=self.witness.front
+        )
+        self.witness.attend(self.embedded)
+        self.nodes = self.embedded.nodes
+        self.truth = self.embedded.truth
+        self.store = self.embedded.api.store
+        self.client = self.embedded.client()
+        self._ground = ground
+        self._factor = factor
+        install(self.embedded.api)
+        self.embedded.add_controller(
+            "virt-controller",
+            lambda seams: KubeVirt(self.embedded.api.operations, rng=seams.rng),
+        )
+
+    # Setting up
+
+    async def boot(self, *names: str) -> None:
+        """Until every node is ready for guests."""
+        for name in names:
+            self.embedded.add_node(name, agents={"virt-handler": VirtHandler()})
+        await self.embedded.settled()
+        await self.embedded.until(lambda: all(map(self._takes_guests, names)))
+        for definition in definitions():
+            await self.client.create(_DEFINITIONS, definition)
+        for name in (NAMESPACE, "backstay-system"):
+            await self.client.create(NAMESPACES, {"metadata": {"name": name}})
+
+    async def start_workloads(
+        self, *, vms: Sequence[str] = (), stateful_sets: Mapping[str, int] = NONE
+    ) -> None:
+        """VMs, each with a disk that other nodes can reach, and StatefulSets of so many replicas;
+        until all of them run. One after the other, so that they are placed alike every time."""
+        for name in vms:
+            await self.client.create(_CLAIMS, shared_claim(name), namespace=NAMESPACE)
+            vm = virtual_machine(name, namespace=NAMESPACE, claims=[name])
+            await self.client.create(VIRTUAL_MACHINES, vm, namespace=NAMESPACE)
+            await self._placed(name)
+        for name, replicas in stateful_sets.items():
+            body = stateful_set(name, replicas)
+            await self.client.create(_STATEFUL_SETS, body, namespace=NAMESPACE)
+            await self._placed(*(f"{name}-{number}" for number in range(replicas)))
+        await self.until(lambda: not self.down, timeout=300)
+
+    async def _placed(self, *names: str) -> None:
+        """Until they have been given nodes; from now on they are to run."""
+        wanted = {f"{NAMESPACE}/{name}" for name in names}
+        self.protected |= wanted
+        await self.until(lambda: wanted <= {workload_in(pod) for pod in self._pods_with_nodes()})
+
+    def _pods_with_nodes(self) -> list[Json]:
+        pods = (dict(stored.object) for stored in self.store.all(PODS.label))
+        return [pod for pod in pods if pod["spec"].get("nodeName")]
+
+    def start_backstay(
+        self,
+        name: str,
+        *,
+        chain: Sequence[Check] = CHAIN,
+        guard: type[Guard] = Guard,
+    ) -> None:
+        """A controller on a machine of its own, which the API knows as the user ``name``."""
+
+        async def main(seams: Seams) -> None:
+            client = KubeClient(seams.transport, self.embedded.access(name), user_agent="backstay")
+            app = self.apps[name] = build(
+                settings(name, self._factor), seams, client, chain=chain, guard=guard
+            )
+            await app.run()
+
+        machine = self._machines[name] = self._ground.machine(name)
+        machine.start("controller", main)
+
+    def _takes_guests(self, name: str) -> bool:
+        node = self.witness.stored(NODES.label, name) or {"metadata": {}}
+        return (node["metadata"].get("labels") or {}).get(_SCHEDULABLE) == "true"
+
+    # What people do
+
+    async def arm(self) -> None:
+        config = {"metadata": {"name": CONFIG_NAME}, "spec": {"mode": "Armed"}}
+        await self.client.create(CONFIGS, config)
+
+    async def confirm_dead(self, node: str, *, by: str, reason: str) -> None:
+        """What ``backstay confirm-dead`` leaves in the API."""
+        live = (await self.client.get(NODES, node)).json()
+        spec = {
+            "node": node,
+            "nodeUID": live["metadata"]["uid"],
+            "bootID": live["status"]["nodeInfo"]["bootID"],
+            "by": by,
+            "reason": reason,
+        }
+        await self.client.create(CONFIRMATIONS, {"metadata": {"name": node}, "spec": spec})
+
+    async def withdraw(self, node: str) -> None:
+        await self.client.delete(CONFIRMATIONS, node)
+
+    # Looking
+
+    def running(self, node: str | None = None) -> set[str]:
+        """The workloads that really run, there or anywhere."""
+        return {workload_of(each) for each in self.truth.running(node)}
+
+    @property
+    def down(self) -> set[str]:
+        return self.protected - self.running()
+
+    @property
+    def leader(self) -> App | None:
+        return next((a for a in self.apps.values() if a.leadership.term is not None), None)
+
+    def life(self, node: str) -> Life | None:
+        """Where the leader sees the node stand; None while nobody leads."""
+        leader = self.leader
+        watched = None if leader is None else leader.observer.watched.get(node)
+        return None if watched is None else watched.life.state
+
+    def open_incidents(self) -> list[Json]:
+        found = (stored.object for stored in self.store.all(INCIDENTS.label))
+        return [dict(each) for each in found if not (each.get("status") or {}).get("closedAt")]
+
+    async def until(self, holds: Callable[[], bool], *, timeout: float = 60.0) -> None:
+        await self.embedded.until(holds, timeout=timeout * self._factor)
+
+    async def eventually(self, holds: Callable[[], bool], *, timeout: float = 60.0) -> None:
+        """For what is true of a controller, which nobody is told of: it is asked again and again.
+
+        ``timeout`` is in seconds of a cluster that is not shortened, as for ``until``."""
+        async with asyncio.timeout(timeout * self._factor):
+            while not holds():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.25 * self._factor)
+
+
+def settings(name: str, factor: float) -> Settings:
+    lease = LeaseTimes()
+    return Settings(
+        identity=name,
+        times=Times().scaled(factor),
+        poll_leases=_POLL_LEASES * factor,
+        lease_times=LeaseTimes(
+            duration=lease.duration * factor, hold=lease.hold * factor, renew=lease.renew * factor
+        ),
+    )
+
+
+def shared_claim(name: str) -> Json:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Block",
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
+    }
+
+
+def stateful_set(name: str, replicas: int) -> Json:
+    labels = {"app": name}
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    container = {
+        "name": "main",
+        "image": f"example/{name}",
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "serviceName": name,
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "volumeClaimTemplates": [claim],
+        },
+    }

@@ -1,0 +1,256 @@
+"""Witness: sees everything that happens in an embedded cluster, and who did it.
+
+It stands in front of the API server (``EmbeddedCluster(front=witness.front)``), so that every
+request passes it; it follows the store, so that it hears every commit; and it follows the ground
+truth. The API server carries a request out in one step, so what is committed to the object of
+the request meanwhile is the doing of whoever asked.
+
+``watch`` takes whoever wants to be told. What happens comes in three kinds:
+
+* ``Asked``: one of ours is about to change something, whether or not that will be allowed,
+* ``Committed``: something was changed, with the request that did it if it was one of ours,
+* ``Entry``: the truth changed (``sim/nodes/truth.py``).
+
+It also remembers what our controllers have looked at with their own eyes: a write is judged by
+what whoever wrote could know at that moment, not by what came a millisecond too late for that.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from backstay.apis.backstay import CONFIRMATIONS
+from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE
+from backstay.seam.serve import Answer, Handler, Inbound
+from backstay.sim.api.requests import Query, Target, route
+from backstay.sim.api.server import ApiServer
+from backstay.sim.api.status import Refusal
+from backstay.sim.api.store import Commit, Key, Store, Stored
+from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.nodes.node import Node
+from backstay.sim.nodes.truth import Entry, Running, Truth
+
+Json = Mapping[str, Any]
+
+_LAUNCHER = "virt-launcher-"
+_CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of one of ours. ``body`` is empty where it is not a JSON object."""
+
+    at: float
+    user: str
+    method: str
+    storage: str
+    key: Key
+    subresource: str
+    body: Json
+
+
+@dataclass(frozen=True)
+class Committed:
+    """``by`` is None for a change by anybody else."""
+
+    at: float
+    commit: Commit
+    by: Asked | None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one of ours saw of an object; ``version`` is that of all there was at that moment."""
+
+    at: float
+    version: int
+    stored: Stored | None
+
+
+Happening: TypeAlias = Asked | Committed | Entry
+
+
+class Witness:
+    """One for each cluster. ``is_ours`` tells our controllers by the user that they are."""
+
+    def __init__(self, *, is_ours: Callable[[str], bool]) -> None:
+        self._is_ours = is_ours
+        self._asking: Asked | None = None
+        self._told: list[Callable[[Happening], None]] = []
+        self._cluster: EmbeddedCluster | None = None
+        self._api: ApiServer | None = None
+        self._looks: dict[tuple[str, str, Key], Look] = {}
+        self._lives: dict[str, int] = {}
+        self._confirmed: dict[str, int] = {}
+        self._marked: dict[str, int] = {}
+
+    # Being there
+
+    def front(self, api: ApiServer) -> Handler:
+        """What ``EmbeddedCluster`` takes as its front."""
+        self._api = api
+        api.store.follow(None, self._hear)
+        return self.handle
+
+    def attend(self, cluster: EmbeddedCluster) -> None:
+        """Called with the cluster as soon as there is one."""
+        self._cluster = cluster
+        cluster.truth.follow(self._tell)
+
+    def watch(self, told: Callable[[Happening], None]) -> None:
+        """It is called when what happened is already true, except for what is only asked."""
+        self._told.append(told)
+
+    async def handle(self, inbound: Inbound) -> Answer:
+        assert self._api is not None, "nobody asks before there is an API"
+        user = inbound.headers.get("authorization", "").removeprefix("Bearer ")
+        target = self._target(inbound) if self._is_ours(user) else None
+        if target is None:
+            return await self._api.handle(inbound)
+        if inbound.method not in _CHANGES:
+            self._note_look(user, target, inbound)
+            return await self._api.handle(inbound)
+        asked = Asked(
+            _now(), user, inbound.method, target.info.storage, target.key,
+            target.subresource, _body(inbound),
+        )  # fmt: skip
+        self._tell(asked)
+        self._asking = asked
+        try:
+            # One step without an await inside: nobody else can commit meanwhile.
+            return await self._api.handle(inbound)
+        finally:
+            self._asking = None
+
+    # What is true
+
+    @property
+    def store(self) -> Store:
+        assert self._api is not None
+        return self._api.store
+
+    @property
+    def truth(self) -> Truth:
+        assert self._cluster is not None
+        return self._cluster.truth
+
+    def wall_now(self) -> datetime:
+        assert self._cluster is not None
+        return self._cluster.ground.wall.now()
+
+    def node(self, name: str) -> Node | None:
+        """The machine itself."""
+        assert self._cluster is not None
+        return self._cluster.nodes.get(name)
+
+    def stored(self, storage: str, name: str, namespace: str = "") -> Json | None:
+        found = self.store.get(storage, (namespace, name))
+        return None if found is None else found.object
+
+    # What ours could know
+
+    def look(self, user: str, storage: str, name: str, namespace: str = "") -> Look | None:
+        """The last read of this object, and of nothing else, by that one of ours."""
+        return self._looks.get((user, storage, (namespace, name)))
+
+    def life_shown(self, node: str) -> int:
+        """The version at which its kubelet or its virt-handler was last heard of."""
+        return self._lives.get(node, 0)
+
+    def confirmed(self, uid: str) -> int:
+        """The version at which this confirmation was given."""
+        return self._confirmed.get(uid, 0)
+
+    def marked(self, uid: str) -> int | None:
+        """The version at which one of ours marked this pod as deleted, or somebody else had."""
+        return self._marked.get(uid)
+
+    # Taking note
+
+    def _target(self, inbound: Inbound) -> Target | None:
+        assert self._api is not None
+        try:
+            return route(self._api.kinds, inbound.path)
+        except Refusal:
+            return None
+
+    def _note_look(self, user: str, target: Target, inbound: Inbound) -> None:
+        # A list from a cache, or one that names no object, is nothing to act on.
+        if target.name and not Query(inbound.query).flag("watch"):
+            storage, store = target.info.storage, self.store
+            seen = store.get(storage, target.key)
+            self._looks[user, storage, target.key] = Look(_now(), store.version, seen)
+
+    def _hear(self, commit: Commit) -> None:
+        asked = self._asking
+        same = asked is not None and (asked.storage, asked.key) == (
+            commit.storage, commit.after.key,
+        )  # fmt: skip
+        # Something new has no name yet when it is asked for.
+        created = asked is not None and not asked.key[1] and asked.storage == commit.storage
+        self._remember(commit)
+        self._tell(Committed(_now(), commit, asked if same or created else None))
+
+    def _remember(self, commit: Commit) -> None:
+        meta = commit.after.object["metadata"]
+        match commit.storage:
+            case LEASES.label:
+                if commit.after.key[0] == LEASE_NAMESPACE and _renewed(commit):
+                    self._lives[commit.after.key[1]] = commit.version
+            case NODES.label:
+                if commit.before is not None and _beat(commit.before) != _beat(commit.after):
+                    self._lives[commit.after.key[1]] = commit.version
+            case CONFIRMATIONS.label:
+                self._confirmed.setdefault(meta["uid"], commit.version)
+            case PODS.label:
+                if meta.get("deletionTimestamp") and not commit.deleted:
+                    self._marked.setdefault(meta["uid"], commit.version)
+
+    def _tell(self, happening: Happening) -> None:
+        for told in self._told:
+            told(happening)
+
+
+def workload_of(pod: Running | Entry) -> str:
+    """What runs in it: ``shop/till`` for a pod of that name, and for the launcher of such a VM."""
+    return _workload(pod.namespace, pod.name)
+
+
+def workload_in(pod: Json) -> str:
+    """The same for a pod as the API has it."""
+    return _workload(pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def _workload(namespace: str, pod: str) -> str:
+    """A launcher's name is its VM's between a prefix and a suffix."""
+    if pod.startswith(_LAUNCHER):
+        pod = pod.removeprefix(_LAUNCHER).rpartition("-")[0]
+    return f"{namespace}/{pod}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _body(inbound: Inbound) -> Json:
+    try:
+        body = msgspec.json.decode(inbound.body or b"{}")
+    except msgspec.DecodeError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _renewed(commit: Commit) -> bool:
+    if commit.before is None:
+        return True
+    before, after = commit.before.object["spec"], commit.after.object["spec"]
+    return bool(before.get("renewTime") != after.get("renewTime"))
+
+
+def _beat(node: Stored) -> object:
+    return (node.object["metadata"].get("annotations") or {}).get(HEARTBEAT)
