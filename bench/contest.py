@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
-from bench.processes import server, worker
+from bench.processes import control_plane, server, worker
 from bench.report import Result
 from bench.rows import Contender, Row, Serves, Style
 from bench.worker import Job, Measure
@@ -76,3 +76,5 @@ def _server(row: Row, quick: bool) -> AbstractContextManager[Job]:
             return server(pods=amount)
         case Serves.EVENTS:
             return server(events=amount)
+        case Serves.CONTROL_PLANE:
+            return control_plane()

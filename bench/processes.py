@@ -90,6 +90,13 @@ def server(*, pods: int = 0, events: int = 0) -> Iterator[Job]:
 
 
 @contextlib.contextmanager
+def control_plane() -> Iterator[Job]:
+    """A real one, as the job that leads to it."""
+    with _child("bench.plane") as process:
+        yield msgspec.json.decode(_line(process, "the control plane"), type=Job)
+
+
+@contextlib.contextmanager
 def _child(module: str, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
     process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],

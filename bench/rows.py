@@ -36,6 +36,7 @@ class Serves(Enum):
     CALLS = "answers to single calls"
     PODS = "all pods, in pages"
     EVENTS = "a watch"
+    CONTROL_PLANE = "a real one, with a node that lives"
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,14 @@ ROWS = (
         serves=Serves.CALLS,
         style=Style.AT_ONCE,
         bar=Bar("never past the deadline", lambda row: row.ours <= 0),
+    ),
+    Row(
+        name="failover.vs_floor",
+        unit="ms",
+        ours=Contender("backstay", "bench.failing_over:ours", 100, 4),
+        peer=Contender("200 bare DELETEs", "bench.failing_over:bare", 100, 4),
+        serves=Serves.CONTROL_PLANE,
+        bar=Bar("at most twice the bare deletions", lambda row: row.ratio <= 2),
     ),
     Row(
         name="cli.help_ms",
