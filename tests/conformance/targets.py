@@ -209,6 +209,17 @@ class Api:
         assert got.status in (200, 201), got.body
         return got.json
 
+    @asynccontextmanager
+    async def for_a_while(self, path: str, body: Json) -> AsyncIterator[str]:
+        """Something outside of our namespace, which others would come across; its path."""
+        await self.make(path, body)
+        place = f"{path}/{body['metadata']['name']}"
+        try:
+            yield place
+        finally:
+            await self.delete(place)
+            await self.patch(place, {"metadata": {"finalizers": None}})
+
     async def until(self, path: str, status: int) -> None:
         """Waits for what a controller does in its own time."""
         async with asyncio.timeout(TIMEOUT):

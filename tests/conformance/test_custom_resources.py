@@ -45,16 +45,17 @@ class Things:
         }
 
 
-async def define(api: Api, group: str) -> Things:
+async def define(api: Api, group: str, schema: Json | None = None, **more_names: str) -> Things:
     """Makes the kind, unless it is there already."""
     names = {"plural": "things", "singular": "thing", "kind": "Thing", "shortNames": ["tg"]}
+    names |= more_names
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     version = {
         "name": "v1",
         "served": True,
         "storage": True,
         "subresources": {"status": {}, "scale": scale},
-        "schema": {"openAPIV3Schema": SCHEMA},
+        "schema": {"openAPIV3Schema": schema or SCHEMA},
     }
     spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
     definition = {"metadata": {"name": f"things.{group}"}, "spec": spec}
@@ -180,6 +181,12 @@ async def test_a_custom_kind_is_discovered(api: Api, things: Things) -> None:
     found = (await api.read(f"/apis/{things.group}/v1"))["resources"]
     assert [entry["name"] for entry in found] == ["things", "things/status", "things/scale"]
     assert (found[0]["kind"], found[0]["shortNames"]) == ("Thing", ["tg"])
+
+
+async def test_a_definition_says_what_lists_are_called(api: Api) -> None:
+    things = await define(api, "lists.conformance.test", listKind="ManyThings")
+    listed = await api.read(things.path)
+    assert (listed["kind"], listed["items"]) == ("ManyThings", [])
 
 
 async def test_custom_objects_go_with_their_definition(api: Api) -> None:

@@ -192,8 +192,20 @@ class Events(KindRules):
 
     create_on_update = True
 
-    def defaulted(self, obj: Object) -> Object:
-        return obj if _EMPTY_EVENT.keys() <= obj.keys() else {**_EMPTY_EVENT, **obj}
+    def on_create(self, obj: Object) -> Object:
+        return {**_EMPTY_EVENT, **obj}
+
+    def on_update(self, new: Object, old: Object) -> Object:
+        return {**_EMPTY_EVENT, **new}
+
+    def validate(self, new: Object, old: Object | None) -> Sequence[Cause]:
+        about = (new.get("involvedObject") or {}).get("namespace") or ""
+        place = new["metadata"]["namespace"]
+        # What is in no namespace is told of in this one.
+        if about == place or (not about and place == "default"):
+            return ()
+        why = "does not match event.namespace"
+        return [causes.invalid("involvedObject.namespace", about, why)]
 
 
 class Leases(KindRules):

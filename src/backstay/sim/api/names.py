@@ -35,8 +35,8 @@ _NOT_A_KEY = (
     "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_NOT_QUALIFIED = (
-    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start "
+_NOT_A_LABEL_KEY = (
+    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex "
     "used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS "
     "subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -80,7 +80,7 @@ def _key_problems(key: str) -> Iterator[str]:
     """``prefix/name`` or just a name."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
-        yield _NOT_QUALIFIED
+        yield _NOT_A_LABEL_KEY
         return
     if slash and not prefix:
         yield "prefix part must be non-empty"

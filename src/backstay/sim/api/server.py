@@ -11,12 +11,13 @@ import msgspec
 
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
-from backstay.sim.api import decoding, gotext, patches, status, tables
+from backstay.sim.api import decoding, event_versions, gotext, patches, status, tables
 from backstay.sim.api.custom import CustomKinds
 from backstay.sim.api.documents import Documents
 from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import Kinds, Object
 from backstay.sim.api.operations import Deleted, DeleteOptions, Operations, Write, strip
+from backstay.sim.api.rbac import MASTERS, Rbac, User
 from backstay.sim.api.reading import Page, Reader, head
 from backstay.sim.api.requests import (
     JSON,
@@ -29,6 +30,7 @@ from backstay.sim.api.requests import (
     route,
     shown,
 )
+from backstay.sim.api.reviews import Reviews, Tokens, is_review
 from backstay.sim.api.status import Cause, Refusal
 from backstay.sim.api.store import Store, Stored
 from backstay.sim.api.subresources import BINDINGS, PLAIN, Subresources
@@ -41,6 +43,9 @@ _HEAD = (
     'Kind string "json:"kind,omitempty"" }'
 )
 _encode = msgspec.json.Encoder().encode
+
+ADMIN = User("admin", (MASTERS,))
+"""Whoever is not said to be somebody else."""
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -60,6 +65,9 @@ class ApiServer:
         self.operations = Operations(self.store, self.kinds, self.rules, wall=wall, rng=rng)
         self.reader = Reader(self.store)
         self.custom = CustomKinds(self.operations, self.rules)
+        self.rbac = Rbac(self.store)
+        self.tokens = Tokens(wall=wall, rng=rng)
+        self._reviews = Reviews(self.rbac, self.tokens, wall)
         self._subresources = Subresources(self.operations)
         self._views = tables.Views(self.rules, wall)
         self._documents = Documents(self.kinds)
@@ -70,13 +78,14 @@ class ApiServer:
         listed among the groups: what is served there is no kind of object."""
         self._aggregated[group] = answer
 
-    async def handle(self, inbound: Inbound) -> Answer:
+    async def handle(self, inbound: Inbound, user: User = ADMIN) -> Answer:
+        """Does what is asked. Whether ``user`` may is for others to say (see ``access``)."""
         try:
-            return self._answer(inbound)
+            return self._answer(inbound, user)
         except Refusal as refusal:
             return refused(refusal)
 
-    def _answer(self, inbound: Inbound) -> Answer:
+    def _answer(self, inbound: Inbound, user: User) -> Answer:
         if inbound.path.startswith("/apis/"):
             elsewhere = self._aggregated.get(inbound.path.split("/")[2])
             if elsewhere is not None:
@@ -84,6 +93,8 @@ class ApiServer:
         document = self._documents.answer(inbound)
         if document is not None:
             return document
+        if event_versions.is_other_group(inbound):
+            return event_versions.from_core(self._answer(event_versions.as_core(inbound), user))
         target = route(self.kinds, inbound.path)
         query = Query(inbound.query)
         _check_verb(target, inbound.method, query)
@@ -91,6 +102,10 @@ class ApiServer:
             return self._subresource(target, query, inbound)
         if inbound.method == "GET":
             return self._read(target, query, tables.view_of(inbound))
+        if is_review(target):
+            asked, _ = self._object(target, query, inbound)
+            body = self._reviews.answer(target, asked, user)
+            return Answer(status=201, headers=_JSON, body=_encode(body))
         return self._change_something(target, query, inbound)
 
     def _read(self, target: Target, query: Query, view: str) -> Answer:
@@ -154,6 +169,10 @@ class ApiServer:
         write = _write(query, inbound)
         if target.subresource in ("eviction", "binding"):
             return self._subresources.post(target, inbound, write)
+        if target.subresource == "token":
+            account = self.operations.find(target).object
+            body = self.tokens.request(account, decode(inbound) or {})
+            return Answer(status=201, headers=_JSON, body=_encode(body))
         if target.subresource != "scale":
             raise status.no_such_resource()
         if inbound.method == "GET":
