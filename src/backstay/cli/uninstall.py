@@ -175,13 +175,9 @@ async def _untaint(client: KubeClient, name: str) -> None:
     node: Json = (await client.get(NODES, name)).json()
     taints: list[Json] = node.get("spec", {}).get("taints") or []
     kept = [taint for taint in taints if taint.get("key") != TAINT]
-    version = node["metadata"]["resourceVersion"]
-    operations = [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-        {"op": "replace", "path": "/spec/taints", "value": kept},
-    ]
     if len(kept) != len(taints):
-        await client.json_patch(NODES, name, operations)
+        meta = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        await client.merge_patch(NODES, name, {"metadata": meta, "spec": {"taints": kept}})
 
 
 # Looking
