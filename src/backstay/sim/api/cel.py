@@ -57,6 +57,7 @@ _OF_STRINGS: Mapping[str, Callable[[str, str], bool]] = {
     "contains": str.__contains__,
 }
 _NUMBERS = (int, float)
+_DEEPEST = 30
 
 
 def compiled(text: str) -> Expression:
@@ -73,7 +74,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         match = _TOKENS.match(text, at)
         if match is None:
-            raise NotUnderstood(f"{text[at:].split()[0]!r}")
+            raise NotUnderstood(repr(text[at:].lstrip()[0]))
         kind = match.lastgroup or ""
         found.append((kind, match[kind]))
         at = match.end()
@@ -85,6 +86,7 @@ class _Parser:
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
+        self._depth = 0
         self.uses_old = False
 
     def _next(self) -> tuple[str, str]:
@@ -107,9 +109,13 @@ class _Parser:
             raise NotUnderstood(repr(self._next()[1]))
 
     def either(self) -> Evaluate:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise NotUnderstood(f"an expression of more than {_DEEPEST} levels")
         left = self._both()
         while self._take("||"):
             left = _decided(left, self._both(), by=True)
+        self._depth -= 1
         return left
 
     def _both(self) -> Evaluate:
@@ -125,10 +131,10 @@ class _Parser:
 
     def _unary(self) -> Evaluate:
         if self._take("!"):
-            below = self._unary()
+            below = self._member()
             return lambda scope: not _truth(below(scope))
         if self._take("-"):
-            number = self._unary()
+            number = self._member()
             return lambda scope: -number(scope)
         return self._member()
 
