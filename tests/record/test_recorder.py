@@ -72,7 +72,7 @@ async def test_a_frame_is_kept_when_the_decision_changes_and_only_then() -> None
             note(recorder, snapshot(workload("db"), confirmed=confirmed))
         assert await recorder.flush(1.0)
     codes = [frame.outcome.verdicts[0].why.code for frame in await recorded(files)]
-    assert codes == ["ProofMissing", "WouldRecover", "ProofMissing"]
+    assert codes == ["ProofMissing", "MayBeReleased", "ProofMissing"]
     assert (recorder.kept, recorder.lost) == (3, 0)
 
 
@@ -212,7 +212,7 @@ async def test_a_recorded_frame_replays_to_the_same_decision() -> None:
     )
     recording = read_recording("f", data)
     assert [frame.outcome.verdicts[0].why.code for frame in recording.frames] == [
-        "ProofMissing", "WouldRecover", "Observing", "StaleView", "StaleView",
+        "ProofMissing", "MayBeReleased", "Observing", "StaleView", "StaleView",
     ]  # fmt: skip
     made = replay(recording, CHAIN)
     assert (made.frames, made.differences, made.rules) == (5, (), "")
@@ -227,7 +227,7 @@ async def test_a_rule_that_changed_since_is_shown_with_what_it_would_decide() ->
     (difference,) = made.differences
     assert difference.subject == "VirtualMachine/shop/db"
     assert difference.recorded.startswith("Hold: ProofMissing: VM shop/db is held")
-    assert difference.today.startswith("Release: WouldRecover")
+    assert difference.today.startswith("Release: MayBeReleased")
 
 
 @virtual_time

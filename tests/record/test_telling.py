@@ -67,6 +67,11 @@ def test_that_a_view_has_grown_older_is_no_news() -> None:
     assert fold(status, older, at=LATER) == status
 
 
+def test_that_a_silence_has_grown_longer_is_no_news() -> None:
+    status = fold(IncidentStatus(), decided(snapshot(of=lost(seconds=40))))
+    assert fold(status, decided(snapshot(of=lost(seconds=45))), at=LATER) == status
+
+
 def test_that_another_volume_is_uncovered_is_news() -> None:
     one = workload("db")
     other = msgspec.structs.replace(
