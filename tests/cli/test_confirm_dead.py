@@ -309,3 +309,20 @@ async def test_the_confirmation_of_a_node_that_is_gone_can_be_withdrawn(
     said = await cluster.run("confirmer", "confirm-dead", "n1", "--withdraw")
     assert said.code == 0, said.err
     assert confirmations(cluster) == []
+
+
+async def test_another_word_that_was_given_meanwhile_is_not_withdrawn(
+    cluster: SmallCluster,
+) -> None:
+    node = await cluster.node("n1")
+    await confirmed(cluster, node)
+
+    async def another() -> None:
+        await cluster.call("DELETE", "/apis/backstay.dev/v1alpha1/deathconfirmations/n1")
+        await confirmed(cluster, node, by="ann")
+
+    cluster.just_before("DELETE", another)
+    said = await cluster.run("confirmer", "confirm-dead", "n1", "--withdraw")
+    assert said.code == 1
+    assert "Traceback" not in said.err
+    assert [spec["by"] for spec in confirmations(cluster)] == ["ann"]

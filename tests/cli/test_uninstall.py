@@ -101,3 +101,33 @@ async def test_it_can_be_run_again_where_it_was_cut_off(cluster: SmallCluster) -
     assert said.code == 0, said.out
     said = await cluster.run("admin", "uninstall", "--yes")
     assert (said.code, said.out) == (0, "There is nothing of Backstay on this cluster.\n")
+
+
+async def test_a_taint_that_somebody_puts_on_meanwhile_survives(cluster: SmallCluster) -> None:
+    await in_use(cluster)
+
+    async def another() -> None:
+        (node,) = cluster.storage("nodes")
+        more = [*node["spec"]["taints"], {"key": "example.com/new", "effect": "NoSchedule"}]
+        await cluster.change("/api/v1/nodes/n1", {"spec": {"taints": more}})
+
+    cluster.just_before("PATCH", another)
+    said = await cluster.run("admin", "uninstall", "--yes")
+    assert said.code == 0, said.out
+    assert taints(cluster) == ["example.com/theirs", "example.com/new"]
+
+
+async def test_what_was_not_shown_is_not_removed(cluster: SmallCluster) -> None:
+    labels = {"app.kubernetes.io/part-of": "backstay"}
+
+    async def another() -> None:
+        await cluster.put({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "new", "labels": labels},
+        })  # fmt: skip
+
+    said = await cluster.at_terminal(
+        "admin", "uninstall", answers=[(QUESTION, "y\n")], meanwhile=another
+    )
+    assert said.code == 0, said.out
+    assert cluster.names(ROLES) == ["new"]

@@ -24,7 +24,7 @@ import yaml
 from backstay.cli.manifests import manifests
 from backstay.kube.calls import JSON, MERGE_PATCH
 from backstay.seam.aiohttp_serve import AiohttpServe
-from backstay.seam.serve import Inbound, ServerTls
+from backstay.seam.serve import Answer, Inbound, ServerTls
 from backstay.seam.system import SystemClock, SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.sim.api.access import AccessControl, User
@@ -56,6 +56,11 @@ class SmallCluster:
     url: str
     home: Path
     tokens: dict[str, str] = field(repr=False)
+    _before: dict[str, Meanwhile] = field(repr=False)
+
+    def just_before(self, method: str, happens: Meanwhile) -> None:
+        """Once, right before the next command's request of this method is served."""
+        self._before[method] = happens
 
     # The API, as its owner sees it
 
@@ -276,10 +281,18 @@ async def small_cluster(home: Path, *, with_kinds: bool = True) -> AsyncIterator
         cert=b"".join(part.bytes() for part in issued.cert_chain_pems),
         key=issued.private_key_pem.bytes(),
     )
-    handle = AccessControl(server, users).handle
+    before: dict[str, Meanwhile] = {}
+    guarded = AccessControl(server, users)
+
+    async def handle(inbound: Inbound) -> Answer:
+        happens = before.pop(inbound.method, None)
+        if happens is not None:
+            await happens()
+        return await guarded.handle(inbound)
+
     listener = await AiohttpServe(grace=0.1).listen(handle, tls=tls)
     tokens = {role: f"token-of-{role}" for role in [*USERS, "admin"]}
-    cluster = SmallCluster(server, listener.url, home, tokens)
+    cluster = SmallCluster(server, listener.url, home, tokens, before)
     for name in ("default", "kube-system", "kube-node-lease"):
         await cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     for document in (manifests() if with_kinds else []) + bindings():
