@@ -1,0 +1,235 @@
+"""The picture: what a person is shown, with or without our kinds, a controller and KubeVirt."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from backstay.apis.backstay import definitions
+from backstay.kube.errors import Forbidden
+from backstay.model.node import Life
+from backstay.model.policy import Mode, Times
+from backstay.sources.picture import (
+    Picture,
+    moment,
+    take,
+    workloads_everywhere,
+    workloads_on,
+)
+from tests.sources.conftest import CountingApi
+from tests.support import objects as some
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+class Noon:
+    """A clock that stands still."""
+
+    def now(self) -> datetime:
+        return NOW
+
+
+def before(seconds: float) -> str:
+    return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+async def look(api: CountingApi) -> Picture:
+    return await take(
+        api.client, Noon(), namespace="kube-node-lease", lease="leader", times=Times()
+    )
+
+
+async def add_node(api: CountingApi, name: str, silent: float | None, **meta: Any) -> some.Json:
+    made = await api.put({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **meta},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+                   "nodeInfo": node_info(f"boot-of-{name}")},
+    })  # fmt: skip
+    if silent is not None:
+        await add_lease(api, name, name, silent)
+    return made
+
+
+def node_info(boot: str) -> some.Json:
+    words = (
+        "architecture", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
+        "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID",
+    )  # fmt: skip
+    return {**dict.fromkeys(words, ""), "bootID": boot}
+
+
+async def add_lease(api: CountingApi, name: str, holder: str, silent: float) -> None:
+    await api.put({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15,
+                 "renewTime": before(silent)},
+    })  # fmt: skip
+
+
+@pytest.fixture
+async def installed(api: CountingApi) -> CountingApi:
+    for definition in definitions():
+        await api.put(definition)
+    return api
+
+
+def which(node: some.Json, **more: Any) -> some.Json:
+    meta = node["metadata"]
+    boot = f"boot-of-{meta['name']}"
+    return {"node": meta["name"], "nodeUID": meta["uid"], "bootID": boot} | more
+
+
+async def test_a_bare_cluster_has_a_picture(api: CountingApi) -> None:
+    await add_node(api, "n1", 1)
+    picture = await look(api)
+    assert (picture.installed, picture.configured, picture.kubevirt) == (False, False, False)
+    assert (picture.leader, picture.problems) == (None, ())
+    assert picture.policy.mode is Mode.OBSERVE
+    [node] = picture.nodes
+    assert (node.well, node.lease_age) == (True, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("silent", "state"),
+    [
+        (0, Life.HEALTHY),
+        (-30, Life.HEALTHY),
+        (21, Life.HEALTHY),
+        (23, Life.SUSPECT),
+        (39, Life.SUSPECT),
+        (41, Life.LOST),
+        (9000, Life.LOST),
+        (None, Life.HEALTHY),
+    ],
+)
+async def test_a_node_stands_where_its_lease_says(
+    api: CountingApi, silent: float | None, state: Life
+) -> None:
+    await add_node(api, "n1", silent)
+    [node] = (await look(api)).nodes
+    assert node.life.state is state
+
+
+async def test_a_node_is_lost_since_its_silence_was_too_long(api: CountingApi) -> None:
+    await add_node(api, "n1", 100)
+    [node] = (await look(api)).nodes
+    assert NOW.timestamp() - node.life.since == pytest.approx(60)
+
+
+async def test_a_controller_that_renews_is_alive_and_one_that_does_not_is_not(
+    api: CountingApi,
+) -> None:
+    await add_lease(api, "leader", "pod-1", 3)
+    leader = (await look(api)).leader
+    assert leader is not None
+    assert (leader.holder, leader.age, leader.alive) == ("pod-1", 3.0, True)
+
+
+async def test_a_controller_that_has_not_renewed_is_dead(api: CountingApi) -> None:
+    await add_lease(api, "leader", "pod-1", 16)
+    leader = (await look(api)).leader
+    assert leader is not None
+    assert not leader.alive
+
+
+async def test_a_lease_that_was_given_up_is_nobodys(api: CountingApi) -> None:
+    await add_lease(api, "leader", "", 3)
+    assert (await look(api)).leader is None
+
+
+async def test_the_configuration_is_what_it_means_now(installed: CountingApi) -> None:
+    spec = {"mode": "Armed", "disarmed": {"until": before(5), "reason": "over by now"}}
+    await installed.put({
+        "apiVersion": "backstay.dev/v1alpha1", "kind": "BackstayConfig",
+        "metadata": {"name": "cluster"}, "spec": spec,
+    })  # fmt: skip
+    picture = await look(installed)
+    assert (picture.installed, picture.configured) == (True, True)
+    assert picture.policy.mode is Mode.ARMED
+
+
+async def test_a_confirmation_and_an_incident_are_with_their_node(installed: CountingApi) -> None:
+    node = await add_node(installed, "n1", 100)
+    await add_node(installed, "n2", 1)
+    for kind, spec in (
+        ("DeathConfirmation", which(node, by="carla", reason="off")),
+        ("Incident", which(node)),
+    ):
+        await installed.put({
+            "apiVersion": "backstay.dev/v1alpha1", "kind": kind, "metadata": {"name": "x"},
+            "spec": spec,
+        })  # fmt: skip
+    first, second = (await look(installed)).nodes
+    assert [word.by for word in first.confirmations] == ["carla"]
+    assert first.incident is not None
+    assert (second.confirmations, second.incident) == ((), None)
+
+
+async def test_what_may_not_be_read_is_a_problem_and_not_the_end(installed: CountingApi) -> None:
+    await add_node(installed, "n1", 1)
+    installed.refused = ("/incidents", "/leases/leader")
+    picture = await look(installed)
+    assert len(picture.problems) == 2
+    assert picture.installed
+    assert len(picture.nodes) == 1
+
+
+async def test_without_nodes_there_is_no_picture(api: CountingApi) -> None:
+    api.refused = ("/nodes",)
+    with pytest.raises(Forbidden):
+        await look(api)
+
+
+@pytest.mark.parametrize(
+    ("ages", "trustworthy"),
+    [
+        ((1, 1, 1), True),
+        ((100, 1, 1), True),
+        ((100, 1), True),
+        ((100, 100, 1), False),
+        ((100, 100), False),
+        ((100,), True),
+    ],
+)
+async def test_where_most_nodes_seem_silent_the_picture_is_not_trusted(
+    api: CountingApi, ages: tuple[float, ...], trustworthy: bool
+) -> None:
+    for number, age in enumerate(ages):
+        await add_node(api, f"n{number}", age)
+    picture = await look(api)
+    assert picture.trustworthy is trustworthy
+    snapshot = picture.snapshot(picture.nodes[0], ())
+    assert (snapshot.view_age == 0.0) is trustworthy
+
+
+async def test_both_ways_to_read_the_workloads_agree(api: CountingApi) -> None:
+    for node in ("n1", "n2"):
+        owner = await api.put(some.stateful_set(f"db-{node}"))
+        uid = owner["metadata"]["uid"]
+        owners = some.owned_by("StatefulSet", f"db-{node}", uid=uid)
+        claims = [f"data-{node}"]
+        await api.put(some.claim(claims[0]))
+        await api.put(some.volume(f"pv-data-{node}"))
+        await api.put(some.pod(f"db-{node}-0", node=node, owners=owners, claims=claims))
+    few = await workloads_on(api.client, ["n1", "n2"])
+    every = await workloads_everywhere(api.client)
+    assert few.workloads == every.workloads
+    assert (few.problems, every.problems) == ((), ())
+    assert [workload.name for workload in few.on("n2")] == ["db-n2-0"]
+    assert few.on("n3") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2030-01-01T12:00:00Z", NOW.timestamp()),
+        ("2030-01-01T12:00:00.500000Z", NOW.timestamp() + 0.5),
+        ("2030-01-01T14:00:00+02:00", NOW.timestamp()),
+        ("", None),
+        (None, None),
+        ("yesterday", None),
+    ],
+)
+def test_a_timestamp_says_a_moment_or_nothing(text: str | None, seconds: float | None) -> None:
+    assert moment(text) == seconds
