@@ -5,10 +5,11 @@ answers about itself (``record/endpoints.py``) holds for a standby as well.
 """
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, NoReturn
 
 from backstay import __version__
 from backstay.apis.backstay import ConfigRow, ConfirmationRow
@@ -32,9 +33,11 @@ from backstay.record.pulse import Pulse
 from backstay.record.recorder import FlightRecorder
 from backstay.seam import Seams
 from backstay.seam.tasks import Tasks
-from backstay.settings import Settings
+from backstay.settings import Settings, disagreement
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
+
+_log = logging.getLogger("backstay.app")
 
 _STALLED = 30.0
 _LAST_WORDS = 5.0
@@ -112,6 +115,7 @@ class App:
                 tasks.spawn(self.recorder.run(), name="recorder")
             tasks.spawn(self.nodes.run(), name="nodes")
             tasks.spawn(self.operator.run(), name="operator")
+            tasks.spawn(self._compare_settings(), name="settings")
             if self.settings.host:
                 listener = await self._seams.serve.listen(
                     endpoints(self), host=self.settings.host, port=self.settings.port
@@ -121,6 +125,16 @@ class App:
                 await self.leadership.run(self._lead)
             finally:
                 await self._last_words()
+
+    async def _compare_settings(self) -> NoReturn:
+        """Says once of each leader that it was started with other settings than we."""
+        said = ""
+        while True:
+            await asyncio.sleep(self.settings.lease_times.duration)
+            difference = disagreement(self.settings.identity, self.leadership.holder)
+            if difference and difference != said:
+                _log.warning("%s", difference)
+            said = difference
 
     async def _lead(self, term: Term) -> None:
         # To act on half a picture would be to open incidents for nodes that are merely unknown.
@@ -203,7 +217,13 @@ class App:
             view_age=None if age == float("inf") else round(age, 1),
             nodes={state.value: count for state, count in self._states().items()},
             trouble=tuple(self._trouble()),
+            notes=tuple(filter(None, self._notes())),
         )
+
+    def _notes(self) -> Iterator[str]:
+        yield disagreement(self.settings.identity, self.leadership.holder)
+        if self.recorder is not None and self.recorder.trouble:
+            yield f"The flight recorder loses decisions: {self.recorder.trouble}."
 
     @property
     def _mode(self) -> Mode:

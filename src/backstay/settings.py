@@ -1,5 +1,8 @@
 """Settings: what a controller is told when it starts. Flags and files become these, once."""
 
+import hashlib
+import re
+
 import msgspec
 
 from backstay.kube.lease import LeaseTimes
@@ -21,3 +24,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     port: int = 8080
     recorder: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what all controllers of one cluster should have in common."""
+        shared = msgspec.json.encode((self.times, self.lease_times, self.poll_leases))
+        return hashlib.sha256(shared).hexdigest()[:8]
+
+
+_SIGNED = re.compile(r"\.([0-9a-f]{8})$")
+
+
+def signed(settings: Settings) -> Settings:
+    """The same, with an identity by which others can tell what it was started with. Whoever
+    holds the lease shows it there, so that it takes no further object to compare."""
+    identity = f"{settings.identity}.{settings.fingerprint}"
+    return msgspec.structs.replace(settings, identity=identity)
+
+
+def disagreement(identity: str, holder: str) -> str:
+    """A sentence if both are signed and were started with different settings, else empty."""
+    mine, its = _SIGNED.search(identity), _SIGNED.search(holder)
+    if mine is None or its is None or mine[1] == its[1]:
+        return ""
+    return (
+        f"{holder} leads with other times than {identity} would: start all controllers of a "
+        "cluster with the same flags."
+    )

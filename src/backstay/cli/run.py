@@ -27,7 +27,7 @@ from backstay.model.policy import Mode, Policy, Times
 from backstay.record import logs
 from backstay.seam import Seams
 from backstay.seam.real import open_seams, run
-from backstay.settings import Settings
+from backstay.settings import Settings, signed
 from backstay.sources.operator import policy_of
 
 _log = logging.getLogger("backstay.run")
@@ -179,7 +179,7 @@ async def _policy(session: Session) -> Policy:
 
 def _settings(options: Options, seams: Seams) -> Settings:
     name = options.identity or os.uname().nodename
-    return Settings(
+    settings = Settings(
         # Two processes of one name would each take the other's lease for its own.
         identity=f"{name}_{seams.rng.token(6)}",
         namespace=options.namespace,
@@ -190,6 +190,7 @@ def _settings(options: Options, seams: Seams) -> Settings:
         port=options.port,
         recorder=options.recorder,
     )
+    return signed(settings)
 
 
 @asynccontextmanager
