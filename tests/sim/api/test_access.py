@@ -99,6 +99,22 @@ async def test_a_role_for_one_name_is_for_that_one_only() -> None:
     assert (await ask("GET", "/api/v1/nodes"))[0] == 403
 
 
+@pytest.mark.parametrize("more", ["", "&watch=1"])
+async def test_to_select_one_name_is_to_ask_for_that_one(more: str) -> None:
+    ask = embedded()
+    rule = {"apiGroups": [""], "resources": ["nodes"], "resourceNames": ["n1"]}
+    await grant(ask, {**rule, "verbs": ["list"]})
+    allowed = 403 if more else 200
+    for selector in (
+        "metadata.name=n1",
+        "metadata.name%3D%3Dn1",
+        "spec.unschedulable=false,metadata.name=n1",
+    ):
+        assert (await ask("GET", f"/api/v1/nodes?fieldSelector={selector}{more}"))[0] == allowed
+    for selector in ("metadata.name=n2", "metadata.name!=n1", "spec.unschedulable=false"):
+        assert (await ask("GET", f"/api/v1/nodes?fieldSelector={selector}{more}"))[0] == 403
+
+
 async def test_a_subresource_is_a_permission_of_its_own() -> None:
     ask = embedded()
     await grant(ask, {"apiGroups": [""], "resources": ["nodes"], "verbs": ["*"]})
@@ -135,6 +151,8 @@ async def test_everybody_known_may_ask_who_they_are_and_what_they_may() -> None:
         "/api/v1/namespaces/default/pods",
         "/apis/coordination.k8s.io/v1/namespaces/default/leases",
         "/api/v1/namespaces/default",
+        "/api/v1/nodes?fieldSelector=metadata.name%3Dn1",
+        "/api/v1/nodes?fieldSelector=metadata.name%21%3Dn1",
     ],
 )
 async def test_a_real_server_refuses_in_the_same_words(

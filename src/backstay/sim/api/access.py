@@ -58,8 +58,18 @@ class AccessControl:
 def _attempt(inbound: Inbound, target: Target) -> Attempt:
     info = target.info
     resource = f"{info.plural}/{target.subresource}" if target.subresource else info.plural
+    name = target.name or _selected(inbound)
     namespace = target.name if info.storage == "namespaces" else target.namespace
-    return Attempt(_verb(inbound, target), info.group, resource, namespace, target.name)
+    return Attempt(_verb(inbound, target), info.group, resource, namespace, name)
+
+
+def _selected(inbound: Inbound) -> str:
+    """The one name that a field selector leaves: to list just that is to ask for it by name."""
+    for term in Query(inbound.query).text("fieldSelector").split(","):
+        field, _, name = term.partition("=")
+        if field == "metadata.name" and name:
+            return name.removeprefix("=")
+    return ""
 
 
 def _verb(inbound: Inbound, target: Target) -> str:
