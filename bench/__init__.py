@@ -6,6 +6,8 @@
 ``processes.py``      contenders and the server as child processes, and what they share
 ``worker.py``         the child's side: one contender, measured when told to
 ``server.py``         an API server that costs nothing to answer: its bytes are prepared
+``plane.py``          a real control plane, for rows that need one
+``fleet.py``          an embedded API with many nodes
 ``pods.py``           the pods, the same for everyone
 ``decode.py`` ...     the contenders themselves, a module for each subject
 ``report.py``         the table, bench/results.json, and the table in docs/benchmarks.md

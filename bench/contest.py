@@ -10,12 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
-from bench.processes import control_plane, server, worker
+from bench.processes import control_plane, fleet, server, worker
 from bench.report import Result
 from bench.rows import Contender, Row, Serves, Style
 from bench.worker import Job, Measure
 
 Say = Callable[[str], None]
+
+_MANY_NODES, _FEW_NODES = 1_000, 10
 
 
 def contest(row: Row, *, rounds: int, quick: bool, say: Say) -> Result:
@@ -78,3 +80,5 @@ def _server(row: Row, quick: bool) -> AbstractContextManager[Job]:
             return server(events=amount)
         case Serves.CONTROL_PLANE:
             return control_plane()
+        case Serves.FLEET:
+            return fleet(nodes=_FEW_NODES if quick else _MANY_NODES)

@@ -141,6 +141,7 @@ def ours(job: Job) -> Measure:
             await dying.create()
             async with asyncio.timeout(_PATIENCE):
                 await _until_held(app, dying.name, job.amount)
+                await app.events.flush(_PATIENCE)
                 seen = _moment_of(app, dying.name)
                 await dying.confirm()
                 await stopwatch.until(job.amount)

@@ -21,8 +21,8 @@ from harness.connect import connect
 
 NAMESPACE = "bench"
 _LIVING = "alive"
-_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+LEASES_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RENEW_EVERY = 0.5
 
 
@@ -52,11 +52,11 @@ def lease(name: str) -> dict[str, Any]:
 
 async def _furnish(plane: ControlPlane) -> None:
     for definition in definitions():
-        await plane.call("POST", _DEFINITIONS, definition)
+        await plane.call("POST", DEFINITIONS, definition)
     for name in (NAMESPACE, "backstay-system"):
         await plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     await plane.call("POST", "/api/v1/nodes", node(_LIVING))
-    await plane.call("POST", _LEASES, lease(_LIVING))
+    await plane.call("POST", LEASES_PATH, lease(_LIVING))
     names = [f"crd/{definition['metadata']['name']}" for definition in definitions()]
     await plane.kubectl("wait", "--for=condition=Established", *names, "--timeout=30s")
 

@@ -72,18 +72,27 @@ def worker(contender: str, job: Job) -> Iterator[Worker]:
         yield made
 
 
+def server(*, pods: int = 0, events: int = 0) -> contextlib.AbstractContextManager[Job]:
+    """A measuring server, as the job that leads to it."""
+    return _served("bench.server", Setup(certificate="", pods=pods, events=events))
+
+
+def fleet(*, nodes: int) -> contextlib.AbstractContextManager[Job]:
+    """An embedded API with many nodes, as the job that leads to it."""
+    return _served("bench.fleet", Setup(certificate="", nodes=nodes))
+
+
 @contextlib.contextmanager
-def server(*, pods: int = 0, events: int = 0) -> Iterator[Job]:
-    """A running server, as the job that leads to it."""
+def _served(module: str, setup: Setup) -> Iterator[Job]:
     with TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         authority, certificate = directory / "ca.pem", directory / "server.pem"
         ca = trustme.CA()
         ca.cert_pem.write_to_path(authority)
         ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
-        setup = Setup(certificate=str(certificate), pods=pods, events=events)
-        with _child("bench.server", msgspec.json.encode(setup).decode()) as process:
-            url = f"https://127.0.0.1:{int(_line(process, 'the measuring server'))}"
+        setup = msgspec.structs.replace(setup, certificate=str(certificate))
+        with _child(module, msgspec.json.encode(setup).decode()) as process:
+            url = f"https://127.0.0.1:{int(_line(process, module))}"
             kubeconfig = directory / "kubeconfig"
             kubeconfig.write_text(_KUBECONFIG.format(server=url, authority=authority))
             yield Job(amount=0, server=url, authority=str(authority), kubeconfig=str(kubeconfig))

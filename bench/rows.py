@@ -37,6 +37,7 @@ class Serves(Enum):
     PODS = "all pods, in pages"
     EVENTS = "a watch"
     CONTROL_PLANE = "a real one, with a node that lives"
+    FLEET = "an embedded API with 1,000 nodes"
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,25 @@ ROWS = (
         peer=Contender("200 bare DELETEs", "bench.failing_over:bare", 100, 4),
         serves=Serves.CONTROL_PLANE,
         bar=Bar("at most twice the bare deletions", lambda row: row.ratio <= 2),
+    ),
+    Row(
+        name="controller.rss_mb_1000_nodes",
+        unit="MB",
+        ours=Contender("backstay run", "bench.controlling:our_memory", 10, 1),
+        peer=Contender("bare aiohttp", "bench.controlling:bare_memory", 10, 1),
+        serves=Serves.FLEET,
+        style=Style.AFRESH,
+        most_rounds=2,  # Memory varies by a percent or so.
+        bar=Bar("less than 80 MB", lambda row: row.ours < 80),
+    ),
+    Row(
+        name="controller.idle_cpu_percent_1000_nodes",
+        unit="%",
+        ours=Contender("backstay run", "bench.controlling:our_cpu", 60, 2),
+        peer=Contender("bare aiohttp", "bench.controlling:bare_cpu", 60, 2),
+        serves=Serves.FLEET,
+        style=Style.AT_ONCE,
+        bar=Bar("less than 4 % of a core", lambda row: row.ours < 4),
     ),
     Row(
         name="cli.help_ms",

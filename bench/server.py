@@ -46,6 +46,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str
     pods: int = 0
     events: int = 0
+    nodes: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def test_figures_claim_no_more_than_four_digits() -> None:
 
 
 def test_the_whole_table_fits_a_terminal_of_100_columns() -> None:
-    figures = (123_456.0, 0.001234)
+    figures = (123_456.0, 0.01234)
     results = [
         Result.of(row.name, figures, peer_name=row.peer.label, unit=row.unit) for row in ROWS
     ]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from bench.__main__ import main
-from bench.processes import BenchError, server, worker
+from bench.processes import BenchError, fleet, server, worker
 from bench.worker import Job
 
 
@@ -24,6 +24,15 @@ def test_a_quick_run_writes_a_row_for_each_that_was_asked_for(tmp_path: Path) ->
         assert set(result) == {"name", "ours", "peer", "peer_name", "ratio", "unit"}
         assert result["ours"] > 0
         assert result["peer"] > 0
+
+
+def test_a_controller_leads_over_a_small_fleet() -> None:
+    with fleet(nodes=3) as where:
+        job = msgspec.structs.replace(where, amount=1)
+        with worker("bench.controlling:our_memory", job) as contender:
+            assert contender.measure() > 0
+        with worker("bench.controlling:bare_cpu", job) as contender:
+            assert contender.measure() >= 0
 
 
 def test_our_reflector_takes_in_all_pages() -> None:
