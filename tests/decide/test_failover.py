@@ -43,7 +43,7 @@ def outcome(snapshot: Snapshot) -> tuple[Action, str]:
 
 
 def test_what_passes_every_check_is_released() -> None:
-    assert outcome(READY) == (Action.RELEASE, "WouldRecover")
+    assert outcome(READY) == (Action.RELEASE, "MayBeReleased")
 
 
 # One check after the other
@@ -51,7 +51,7 @@ def test_what_passes_every_check_is_released() -> None:
 
 @pytest.mark.parametrize("state", [Life.LOST, Life.PROVEN, Life.RECOVERED])
 def test_a_workload_of_a_node_that_is_down_may_go(state: Life) -> None:
-    assert outcome(changed(life={"state": state})) == (Action.RELEASE, "WouldRecover")
+    assert outcome(changed(life={"state": state})) == (Action.RELEASE, "MayBeReleased")
 
 
 @pytest.mark.parametrize("state", [Life.HEALTHY, Life.SUSPECT, Life.RETURNING])

@@ -173,7 +173,7 @@ def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
     for answer in _answers(case, chain):
         if answer.objection is not None:
             return Verdict(case.workload, answer.objection.action, answer.objection.why)
-    why = Reason.WouldRecover.because(workload=case.workload, node=case.snapshot.facts.name)
+    why = Reason.MayBeReleased.because(workload=case.workload, node=case.snapshot.facts.name)
     return Verdict(case.workload, Action.RELEASE, why)
 
 
@@ -263,8 +263,9 @@ def is_view_fresh(case: Case) -> Objection | None:
     age = case.snapshot.view_age
     if age <= case.times.fresh:
         return None
-    seconds = "very many" if age == float("inf") else round(age)
-    return Objection(Action.HOLD, Reason.StaleView.because(seconds=seconds))
+    deaf = "most other nodes are silent too, or were never heard of"
+    because = deaf if age == float("inf") else f"it is {round(age)} s old"
+    return Objection(Action.HOLD, Reason.StaleView.because(because=because))
 
 
 def is_evidence_contradicted(case: Case) -> Objection | None:

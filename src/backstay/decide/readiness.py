@@ -99,7 +99,8 @@ def _outlook(before: Verdict, after: Verdict, node: str) -> Outlook:
     because = stays_down(workload)
     caveats = _caveats(workload, node)
     if because is None:
-        return Outlook(workload, held, after.why, Ending.RECOVERS, caveats)
+        why = Reason.WouldRecover.because(workload=workload, node=node)
+        return Outlook(workload, held, why, Ending.RECOVERS, caveats)
     about = {"name": workload.name, "namespace": workload.namespace}
     why = Reason.StaysDown.because(workload=workload, node=node, because=because, **about)
     return Outlook(workload, held, why, Ending.STAYS_DOWN, caveats, _starting(workload))

@@ -100,9 +100,10 @@ class Reason(Enum):
         "would not bring it back anywhere else.",
     )
     StaleView = Entry(
-        "Our view of the cluster is {seconds} s old, which is too old to act on.",
-        "The API has not been heard of for too long. A decision on old news could hit a node that "
-        "is back by now, so none is made until the view is fresh.",
+        "Our view of the cluster is nothing to act on: {because}.",
+        "The API has not been heard of for too long, or shows most nodes as silent. A decision on "
+        "old news could hit a node that is back by now, and where everybody is silent it is more "
+        "likely that we are deaf. Nothing is done until the view is sound.",
         "backstay doctor",
     )
     EvidenceContradicted = Entry(
@@ -147,6 +148,10 @@ class Reason(Enum):
 
     # What is done, step by step
 
+    MayBeReleased = Entry(
+        "{workload} may be released from {node}: nothing stands in its way.",
+        "All checks have let it pass. The barrier and a second look follow.",
+    )
     DeathConfirmed = Entry(
         "{by} confirmed that {node} is dead: {because}.",
         "A person vouches that this boot of the node is off. It counts until a sign of life is "
