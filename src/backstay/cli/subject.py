@@ -3,6 +3,7 @@
 A name that the cluster does not know is met with those that come close to it.
 """
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -24,6 +25,9 @@ _ALIASES = {
 }  # fmt: skip
 
 _FORMS = "node/NAME, vm/NAMESPACE/NAME or pod/NAMESPACE/NAME"
+
+# What Kubernetes allows a name to be; what it does not can be nobody's, and is not asked for.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -48,12 +52,20 @@ def parse(text: str) -> Subject:
         raise click.BadParameter(f"{text!r} is none of {_FORMS}.") from None
     if not all(names) or len(names) != (1 if kind is Kind.NODE else 2):
         raise click.BadParameter(f"{text!r} is not complete: write {_FORMS}.")
+    for name in names:
+        _check(name)
     return Subject(kind, *(["", *names] if kind is Kind.NODE else names))
+
+
+def _check(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(f"{name!r} can be nobody's name in Kubernetes.")
 
 
 def parse_node(text: str) -> str:
     """The name of a node, with or without ``node/`` before it."""
     if "/" not in text:
+        _check(text)
         return text
     subject = parse(text)
     if subject.kind is not Kind.NODE:

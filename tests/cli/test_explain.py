@@ -1,0 +1,127 @@
+"""``backstay explain``: the whole story of a node, a VM or a pod."""
+
+import json
+
+import pytest
+
+from tests.support import objects as some
+from tests.support.furnished import Furnished
+from tests.support.small_cluster import SmallCluster
+
+
+@pytest.fixture
+async def furnished(cluster: SmallCluster) -> Furnished:
+    """Two healthy nodes; the VM and the StatefulSet's pod are on n2."""
+    made = Furnished(cluster)
+    await made.begin()
+    for name in ("n2", "n3"):
+        await made.node(name)
+    await made.machine(
+        "web", node="n2", claims=[some.claim("root")], volumes=[some.volume("pv-root")]
+    )
+    await made.stateful_pod("db", node="n2")
+    return made
+
+
+async def test_a_node_is_told_with_its_facts_its_evidence_and_its_workloads(
+    furnished: Furnished,
+) -> None:
+    node = await furnished.node("n1", silent=300, heartbeat=320)
+    await furnished.machine("lost", node="n1")
+    await furnished.confirmation(node)
+    said = await furnished.cluster.run("viewer", "explain", "node/n1")
+    assert said.code == 2, said.err
+    assert "Lost, for 5 min" in said.out
+    assert "renewed 5 min ago, as the API says" in said.out
+    assert "heartbeat 5 min ago, as the API says" in said.out
+    assert "carla confirmed the death" in said.out
+    assert "It counts." in said.out
+    assert "VM shop/lost" in said.out
+    assert "NEXT: backstay arm" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+async def test_a_confirmation_of_another_boot_is_said_not_to_count(furnished: Furnished) -> None:
+    node = await furnished.node("n1", silent=300)
+    await furnished.confirmation(node, bootID="an-older-one")
+    said = await furnished.cluster.run("viewer", "explain", "node/n1")
+    assert "It does not count: it is about another boot of n1." in " ".join(said.out.split())
+
+
+async def test_a_confirmation_that_life_contradicts_is_said_not_to_count(
+    furnished: Furnished,
+) -> None:
+    node = await furnished.node("n1", silent=-5)
+    await furnished.confirmation(node)
+    said = await furnished.cluster.run("viewer", "explain", "node/n1")
+    words = " ".join(said.out.split())
+    assert "It does not count: n1 has shown life since." in words
+    assert "NEXT: backstay confirm-dead n1 --withdraw" in words
+
+
+async def test_a_machine_is_told_check_by_check(furnished: Furnished) -> None:
+    await furnished.node("n1", silent=300)
+    await furnished.machine("lost", node="n1")
+    said = await furnished.cluster.run("viewer", "explain", "vm/shop/lost", "-o", "json")
+    assert said.code == 2, said.err
+    [answer] = json.loads(said.out)["answers"]
+    results = {step["question"]: step["result"] for step in answer["chain"]}
+    assert results["is node down?"] == "ok"
+    assert results["is it proven?"] == "Hold"
+    assert answer["code"] == "ProofMissing"
+
+
+async def test_a_machine_on_a_healthy_node_is_told_what_would_happen(furnished: Furnished) -> None:
+    said = await furnished.cluster.run("viewer", "explain", "vm/shop/web")
+    assert said.code == 0, said.err
+    assert "VERDICT: Leave (NodeHealthy)" in said.out
+    assert "would restart on another node as soon as n2 is proven dead" in " ".join(
+        said.out.split()
+    )
+
+
+async def test_a_pod_is_told_as_the_workload_it_belongs_to(furnished: Furnished) -> None:
+    for pod, workload in (
+        ("db-0", "StatefulSet pod shop/db-0"),
+        ("virt-launcher-web-x7k2p", "VM shop/web"),
+    ):
+        said = await furnished.cluster.run("viewer", "explain", f"pod/shop/{pod}", "-o", "json")
+        [answer] = json.loads(said.out)["answers"]
+        assert answer["workload"] == workload
+
+
+async def test_the_incident_is_told_with_its_timeline(furnished: Furnished) -> None:
+    node = await furnished.node("n1", silent=300)
+    moments = [
+        {"at": "2030-01-01T02:11:00Z", "code": "NodeSuspect", "sentence": "n1 was silent."},
+        {"at": "2030-01-01T02:11:18Z", "code": "NodeLost", "sentence": "n1 was lost."},
+    ]
+    await furnished.incident(node, state="Lost", timeline=moments)
+    said = await furnished.cluster.run("viewer", "explain", "node/n1")
+    assert "INCIDENT n1-1" in said.out
+    assert said.out.index("n1 was silent.") < said.out.index("n1 was lost.")
+
+
+async def test_a_machine_that_is_not_running_has_nothing_to_fail_over(furnished: Furnished) -> None:
+    halted = some.machine("off", strategy="Halted")
+    await furnished.cluster.put({**halted, "metadata": {"name": "off", "namespace": "shop"}})
+    said = await furnished.cluster.run("viewer", "explain", "vm/shop/off")
+    assert said.code == 0
+    assert said.out == "VM shop/off runs on no node, so there is nothing to fail over.\n"
+
+
+async def test_a_pod_of_the_node_itself_has_nothing_to_fail_over(furnished: Furnished) -> None:
+    owners = some.owned_by("DaemonSet", "agent")
+    await furnished.pod(some.pod("agent-x", node="n2", owners=owners))
+    said = await furnished.cluster.run("viewer", "explain", "pod/shop/agent-x")
+    assert said.code == 0
+    assert "belongs to n2 itself" in said.out
+
+
+async def test_what_there_is_not_is_one_sentence_with_near_names(furnished: Furnished) -> None:
+    said = await furnished.cluster.run("viewer", "explain", "vm/shap/web")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "Error: There is no VM shap/web. Did you mean shop/web?\n"
+    said = await furnished.cluster.run("viewer", "explain", "pod/shop/db-1")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("Error: There is no pod shop/db-1. Did you mean shop/db-0")

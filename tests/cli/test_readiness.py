@@ -1,0 +1,90 @@
+"""``backstay readiness``: what would happen, to whom, and what would make it better."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import objects as some
+from tests.support.furnished import Furnished
+from tests.support.small_cluster import SmallCluster, small_cluster
+
+
+@pytest.fixture
+async def furnished(cluster: SmallCluster) -> Furnished:
+    """Two healthy nodes, of which the first has a guest of each sort."""
+    made = Furnished(cluster)
+    await made.begin()
+    await made.node("n1")
+    await made.node("n2")
+    local = some.volume("pv-disk", source={"local": {"path": "/d"}},
+                        affinity=[some.term("kubernetes.io/hostname", "n1")])  # fmt: skip
+    await made.machine("web", claims=[some.claim("root")], volumes=[some.volume("pv-root")])
+    await made.machine("mail", strategy="Manual")
+    await made.machine("old", claims=[some.claim("disk")], volumes=[local])
+    await made.pod(some.pod("job-1", owners=some.owned_by("Job", "job")))
+    return made
+
+
+async def test_every_node_has_a_line(furnished: Furnished) -> None:
+    said = await furnished.cluster.run("viewer", "readiness")
+    assert said.code == 0, said.err
+    lines = {line.split()[0]: line for line in said.out.splitlines() if line.startswith("n")}
+    assert lines["n1"].split()[1:3] == ["3", "1"]
+    assert "1 bound to the node, 1 not started again" in lines["n1"]
+    assert lines["n2"].split()[1:3] == ["0", "0"]
+    assert "NEXT: backstay readiness node/n1" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+async def test_a_node_is_told_workload_by_workload(furnished: Furnished) -> None:
+    said = await furnished.cluster.run("viewer", "readiness", "node/n1")
+    assert said.code == 0, said.err
+    assert "VM shop/web   recovers once the death is confirmed" in said.out
+    assert "root (rbd.csi.ceph.com, RWO)" in said.out
+    assert "six minutes" in said.out
+    assert "VM shop/mail   STAYS DOWN" in said.out
+    assert 'kubectl patch vm mail -n shop --type merge -p \'{"spec"' in said.out
+    assert "VM shop/old   IS HELD" in said.out
+    assert "move disk to storage that other nodes can reach" in said.out
+    assert "LEFT ALONE (1)" in said.out
+
+
+async def test_a_program_gets_the_same_as_data(furnished: Furnished) -> None:
+    said = await furnished.cluster.run("viewer", "readiness", "n1", "-o", "json")
+    [node] = json.loads(said.out)["nodes"]
+    endings = {each["workload"]: each["ending"] for each in node["workloads"]}
+    assert endings == {
+        "VM shop/web": "Recovers", "VM shop/mail": "StaysDown", "VM shop/old": "Held",
+        "pod shop/job-1": "Left",
+    }  # fmt: skip
+    assert (node["recover"], node["stay_down"], node["held"], node["left"]) == (1, 1, 1, 1)
+
+
+async def test_a_node_that_there_is_not_is_met_with_near_names(furnished: Furnished) -> None:
+    said = await furnished.cluster.run("viewer", "readiness", "node/n11")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "Error: There is no node n11. Did you mean n1?\n"
+
+
+@pytest.fixture
+async def bare(tmp_path: Path) -> AsyncIterator[Furnished]:
+    async with small_cluster(tmp_path, with_kinds=False) as cluster:
+        made = Furnished(cluster)
+        await made.begin(kubevirt=False)
+        yield made
+
+
+async def test_it_is_worth_having_where_nothing_is_installed(bare: Furnished) -> None:
+    await bare.node("n1")
+    await bare.stateful_pod("db")
+    said = await bare.cluster.run("admin", "readiness")
+    assert said.code == 0, said.err
+    assert "Then 1 of 1 workload would recover." in said.out
+
+
+async def test_a_cluster_with_nothing_to_protect_is_told_so(bare: Furnished) -> None:
+    await bare.node("n1")
+    said = await bare.cluster.run("admin", "readiness")
+    assert "nothing here that Backstay protects" in said.out
