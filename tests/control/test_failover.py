@@ -12,6 +12,7 @@ from backstay.decide.failover import CHAIN, Check
 from backstay.kube.resource import NODES, PODS
 from backstay.model.incident import Progress
 from backstay.model.labels import EXEMPT, PROTECT
+from backstay.record.metrics import Stage
 from backstay.sim.api.store import Commit, Stored
 from tests.control.rig import Scene, play
 
@@ -435,5 +436,19 @@ def test_without_the_check_for_a_living_guest_it_is_marked_although_it_runs() ->
         await asyncio.sleep(200)
         [pod] = (await s.client.list(PODS, fields=f"spec.nodeName={victim}")).json()["items"]
         assert pod["metadata"].get("deletionTimestamp")
+
+    play(scene)
+
+
+def test_the_stages_of_a_failover_are_measured() -> None:
+    async def scene(s: Scene) -> None:
+        victim = await set_up(s, *FOUR)
+        s.cluster.nodes[victim].kill()
+        await until_lost(s, victim)
+        await s.confirm_dead(victim)
+        await s.until(lambda: all(len(s.copies(vm)) == 1 for vm in FOUR), timeout=30)
+        await asyncio.sleep(5)
+        stages = s.apps["backstay-1"].measured.stages
+        assert [stages.count(stage.value) for stage in Stage] == [1, 1, 1, 1, 4]
 
     play(scene)

@@ -23,6 +23,7 @@ from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
 from backstay.decide.failover import Check, Decision, Snapshot, decide, refuted
+from backstay.decide.life import silence
 from backstay.decide.readiness import stays_down
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict
@@ -34,6 +35,7 @@ from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, spoken
 from backstay.record.incidents import IncidentBook
+from backstay.record.metrics import Stage
 from backstay.record.telling import Advance
 from backstay.seam.clock import Rng
 from backstay.sources.nodes import NodeSource
@@ -73,6 +75,7 @@ class FailoverLoop:
         self._rng = rng
         self._times = times
         self._chain = chain
+        self._released_at: dict[str, float] = {}
 
     # What everybody does
 
@@ -157,9 +160,7 @@ class FailoverLoop:
         moments: list[Why] = []
         outcome = Outcome()
         if decision.releases:
-            outcome = await self._guard.release(
-                name, term=term, incident=incident, told=partial(self._note, snapshot, moments)
-            )
+            outcome = await self._release(snapshot, incident, moments, term)
         advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome)
         advances |= await self._arrivals(snapshot, incident)
         if outcome.why is not None:
@@ -174,6 +175,28 @@ class FailoverLoop:
             outcome=str(outcome),
         )
         return self._take_stock(snapshot, decision, incident, outcome)
+
+    async def _release(
+        self, snapshot: Snapshot, incident: OpenIncident, moments: list[Why], term: Term
+    ) -> Outcome:
+        """Through the guard, with an eye on the clock."""
+        loop, facts = asyncio.get_running_loop(), snapshot.facts
+        lap = loop.time()
+
+        def told(why: Why) -> None:
+            nonlocal lap
+            self._note(snapshot, moments, why)
+            if why.code == Reason.BarrierRaised.name:
+                self._teller.took(Stage.BARRIER, loop.time() - lap)
+            elif why.code == Reason.ProofHolds.name:
+                self._teller.took(Stage.PROVE, loop.time() - snapshot.life.since)
+            lap = loop.time()
+
+        outcome = await self._guard.release(facts.name, term=term, incident=incident, told=told)
+        if outcome.released:
+            self._released_at[facts.name] = loop.time()
+            self._teller.took(Stage.REMOVAL, loop.time() - lap)
+        return outcome
 
     def _take_stock(
         self, snapshot: Snapshot, decision: Decision, incident: OpenIncident, outcome: Outcome
@@ -221,6 +244,9 @@ class FailoverLoop:
         for key, target in found.items():
             why = Reason.Recovered.because(workload=spoken(key), target=target)
             advances[key] = Advance(Progress.RECOVERED, why)
+            if node.name in self._released_at:
+                now = asyncio.get_running_loop().time()
+                self._teller.took(Stage.RECOVERED, now - self._released_at[node.name])
             self._teller.arrived(key, why, node=node)
         return advances
 
@@ -233,6 +259,8 @@ class FailoverLoop:
         spec = IncidentSpec(facts.name, facts.uid, snapshot.life.boot_id)
         row = await self._book.open(spec, not_after=term.require())
         opened = self.incidents[facts.name] = OpenIncident(self._book, row)
+        if not row.status.opened_at:
+            self._teller.took(Stage.DETECT, silence(facts))
         return opened
 
     # A node that is back, or gone

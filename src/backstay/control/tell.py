@@ -14,7 +14,7 @@ from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload
 from backstay.record import logs
 from backstay.record.events import Herald
-from backstay.record.metrics import Metrics
+from backstay.record.metrics import Metrics, Stage
 from backstay.record.recorder import FlightRecorder
 from backstay.record.telling import same_why
 
@@ -67,6 +67,9 @@ class Teller:
         self._metrics.decisions.add(Reason.Recovered.name, "Recovered")
         with logs.about(node=node.name):
             self._write(key, why)
+
+    def took(self, stage: Stage, seconds: float) -> None:
+        self._metrics.stages.observe(seconds, stage.value)
 
     def forget(self, node: str) -> None:
         self._said.pop(node, None)
