@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from backstay.kube.errors import NotFound
-from backstay.kube.resource import PODS
+from backstay.kube.resource import EVENTS, PODS
 from backstay.sim.kubevirt.names import VMIS, VMS
 from backstay.sim.kubevirt.vm_status import start_failure
 from backstay.sim.kubevirt.vmi_controller import CLAIMS
@@ -172,6 +172,10 @@ def test_a_deleted_vm_on_a_dead_node_hangs_until_its_pod_is_gone() -> None:
         await word(rig, "Terminating")
         await asyncio.sleep(30)
         assert (await rig.read(VMIS))["status"]["phase"] == "Running"
+        told = [e for e in await rig.listed(EVENTS) if e["involvedObject"]["kind"] == VMIS.kind]
+        assert [e["reason"] for e in told].count("SuccessfulDelete") == 1, (
+            "one that goes is left alone"
+        )
         await rig.delete_pod(grace=0)
         await rig.until_none(VMS)
         with pytest.raises(NotFound):
