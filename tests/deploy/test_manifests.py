@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -156,3 +157,13 @@ def test_backstay_manifests_refuses_what_is_no_image() -> None:
     )
     assert said.returncode == 1
     assert "is not the name of an image" in said.stderr
+
+
+def test_the_wheel_brings_the_manifests_along(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT, check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in ZipFile(wheel).namelist() if name.startswith("backstay/deploy/")}
+    assert packed >= {f"backstay/deploy/{path.name}" for path in DEPLOY.glob("*.yaml")}

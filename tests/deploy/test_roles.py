@@ -1,15 +1,16 @@
-"""Who may do what, asked of a real API server: each role its part, and nothing beyond it."""
+"""Who may do what: each role its part, and nothing beyond it, on a real API server and embedded."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from backstay.cli import preflight
 from backstay.kube.client import KubeClient
 from backstay.settings import Settings
-from tests.support.installed import Installed, allowed
-
-pytestmark = pytest.mark.real
+from backstay.sim.api.access import AccessControl, Attempt, User
+from tests.support.installed import USERS, Installed, allowed
+from tests.support.small_cluster import small_cluster
 
 Deed = tuple[str, ...]
 """Verb, group, resource; then ``namespace=``, ``name=`` or ``subresource=`` where it matters."""
@@ -95,6 +96,7 @@ async def may(client: KubeClient, deed: Deed) -> bool:
     return await allowed(client, verb, group, resource, **dict(w.split("=") for w in where))
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("role", sorted(MAY))
 async def test_a_role_can_do_exactly_its_part(installed: Installed, role: str) -> None:
     expected = MAY[role]
@@ -104,6 +106,24 @@ async def test_a_role_can_do_exactly_its_part(installed: Installed, role: str) -
     assert granted == expected
 
 
+@pytest.mark.parametrize("role", sorted(MAY))
+async def test_the_embedded_api_reads_the_roles_alike(tmp_path: Path, role: str) -> None:
+    async with small_cluster(tmp_path) as cluster:
+        control = AccessControl(cluster.server, {})
+        granted = {deed for deed in EVERYTHING if control.allows(User(USERS[role]), attempt(deed))}
+    assert granted == MAY[role]
+
+
+def attempt(deed: Deed) -> Attempt:
+    verb, group, resource, *where = deed
+    about = dict(w.split("=") for w in where)
+    subresource = about.pop("subresource", "")
+    if subresource:
+        resource = f"{resource}/{subresource}"
+    return Attempt(verb, group, resource, **about)
+
+
+@pytest.mark.real
 async def test_the_controller_may_do_all_that_it_asks_for_at_its_start(
     installed: Installed,
 ) -> None:
