@@ -156,6 +156,26 @@ def test_a_node_that_is_back_in_time_keeps_its_pods() -> None:
     play(scenario)
 
 
+def test_the_patience_of_a_pod_begins_anew_with_each_silence() -> None:
+    async def scenario(cluster: EmbeddedCluster) -> float:
+        cast = Cast(cluster)
+        await cast.create(pod(nodeName="n1", tolerations=patience(60)))
+        await cast.ready()
+        node = cluster.nodes["n1"]
+        node.cut_off()
+        await cast.until(lambda: EXPELLING in cast.taints("n1"), 120)
+        await asyncio.sleep(50)
+        node.heal()
+        await cast.until(lambda: not cast.taints("n1"), 120)
+        node.cut_off()
+        await cast.until(lambda: EXPELLING in cast.taints("n1"), 120)
+        tainted = cast.now
+        await cast.until(lambda: deleting(cast.pod()), 120)
+        return cast.now - tainted
+
+    assert play(scenario) == pytest.approx(60, abs=SOON)
+
+
 def test_an_eviction_that_is_under_way_hits_a_successor_of_the_same_name() -> None:
     """As seen on the real one: it goes by name."""
 
@@ -185,6 +205,32 @@ def test_pods_of_a_node_that_is_gone_from_the_api_go_after_a_quarantine() -> Non
         return cast.now - since
 
     assert 40 <= play(scenario) <= 60.1
+
+
+def test_a_pod_on_a_ready_node_is_its_kubelets_whatever_taint_the_node_has() -> None:
+    async def scenario(cluster: EmbeddedCluster) -> None:
+        cast = Cast(cluster)
+        await cast.create(pod(nodeName="n1", terminationGracePeriodSeconds=300))
+        await cast.ready()
+        taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+        await cast.client.merge_patch(NODES, "n1", {"spec": {"taints": [taint]}})
+        await asyncio.sleep(100)
+        assert deleting(cast.pod())
+        assert cast.copies() == ["n1"]
+
+    play(scenario, timers=Timers(stop=200.0))
+
+
+def test_a_pod_on_a_silent_node_is_not_collected_without_that_taint() -> None:
+    async def scenario(cluster: EmbeddedCluster) -> None:
+        cast = Cast(cluster)
+        await cast.create(pod(nodeName="n1", tolerations=patience(15)))
+        await cast.ready()
+        cluster.nodes["n1"].kill()
+        await asyncio.sleep(500)
+        assert deleting(cast.pod())
+
+    play(scenario)
 
 
 def test_a_pod_that_is_deleted_before_it_has_a_node_is_gone_at_once() -> None:

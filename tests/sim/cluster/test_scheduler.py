@@ -187,6 +187,19 @@ def test_a_pod_without_its_claim_says_so() -> None:
     play(scenario)
 
 
+def test_a_pod_waits_for_a_claim_that_nobody_provides_for() -> None:
+    async def scenario(cluster: EmbeddedCluster) -> None:
+        cast = Cast(cluster)
+        await cast.create(claim("disk", storageClassName="unknown"), CLAIMS)
+        await cast.create(pod_with_claim("disk"))
+        await cast.until(lambda: said(cast.pod(), "PodScheduled") == "False")
+        assert why(cast.pod()) == (
+            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+        )
+
+    play(scenario)
+
+
 # The same words on both
 
 

@@ -164,6 +164,20 @@ def test_a_silent_node_has_its_volume_taken_by_force_after_six_minutes(*, alive:
     assert writers == (["n1", "n2"] if alive else ["n2"])
 
 
+def test_a_pod_that_hangs_terminating_on_a_silent_node_keeps_its_volume_there() -> None:
+    async def scenario(cluster: EmbeddedCluster) -> None:
+        storage = await Storage.with_disk(cluster)
+        await storage.run_on("n1")
+        cluster.nodes["n1"].kill()
+        await storage.given_up("n1")
+        await storage.delete("web")
+        await asyncio.sleep(1000)
+        assert deleting(storage.pod())
+        assert not deleting(storage.attachments["n1"])
+
+    play(scenario)
+
+
 def test_storage_that_refuses_a_node_from_which_it_was_detached_leaves_one_writer() -> None:
     async def scenario(cluster: EmbeddedCluster) -> None:
         storage = await Storage.with_disk(cluster)
