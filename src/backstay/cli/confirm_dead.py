@@ -25,6 +25,7 @@ from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.signs import Signs, View, read_signs, watch
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
+from backstay.kube.errors import Json
 from backstay.kube.resource import NODES
 from backstay.model.labels import COMPONENT, MANAGER
 
@@ -98,7 +99,7 @@ def _confirm(
     _check_answers(names, yes)
     say(wrapped(_AT_STAKE))
     say()
-    view = in_session(target, lambda session: _look(session, names, seconds=seconds))
+    view = in_session(target, lambda session: _look(session, names, reason=reason, seconds=seconds))
     for signs in view.signs:
         say(_described(signs, view))
         say()
@@ -133,9 +134,8 @@ def _ask(name: str) -> None:
 # Looking
 
 
-async def _look(session: Session, names: Sequence[str], *, seconds: float) -> View:
+async def _look(session: Session, names: Sequence[str], *, reason: str, seconds: float) -> View:
     client = session.client
-    # What the last step needs is asked for first: nobody should wait for a refusal.
     await _confirmations(client)
     nodes = await _nodes(client)
     for name in names:
@@ -147,6 +147,11 @@ async def _look(session: Session, names: Sequence[str], *, seconds: float) -> Vi
             raise click.ClickException(
                 f"{name} has never told its boot id, and a confirmation is bound to one."
             )
+    # Nobody should wait, and type a name, for a refusal.
+    by = await own_name(client)
+    for name in names:
+        with suppress(errors.AlreadyExists):
+            await client.create(CONFIRMATIONS, _body(nodes[name], by, reason), dry_run=True)
     show_seconds = _Progress(", ".join(names))
     try:
         return await watch(client, nodes, names, seconds=seconds, progress=show_seconds.left)
@@ -272,16 +277,20 @@ async def _put(
     for row in mine:
         if row.key == node.key:
             await client.delete(CONFIRMATIONS, row.key, conditions={"uid": row.uid})
+    body = _body(node, by, reason)
+    await client.create(CONFIRMATIONS, body, manager=MANAGER)
+    replaced = ", in place of one for a former boot" if mine else ""
+    return Outcome(node.key, "confirmed dead", f"by {by}, for boot {node.boot_id}{replaced}")
+
+
+def _body(node: NodeRow, by: str, reason: str) -> Json:
     spec = ConfirmationSpec(node.key, node.uid, node.boot_id, by, reason or "no reason given")
-    body = {
+    return {
         "apiVersion": CONFIRMATIONS.api_version,
         "kind": CONFIRMATIONS.kind,
         "metadata": {"name": node.key, "labels": {COMPONENT: "backstay"}},
         "spec": msgspec.to_builtins(spec),
     }
-    await client.create(CONFIRMATIONS, body, manager=MANAGER)
-    replaced = ", in place of one for a former boot" if mine else ""
-    return Outcome(node.key, "confirmed dead", f"by {by}, for boot {node.boot_id}{replaced}")
 
 
 def _before(row: ConfirmationRow) -> str:
