@@ -8,10 +8,13 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test bench control-plane go lock clean
+.PHONY: help demo setup check format test bench control-plane go lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/dev.stamp ## see in a minute what Backstay does, on a cluster in memory
+	@$(BIN)/backstay demo
 
 setup: $(VENV)/dev.stamp ## install Backstay and its development tools into .venv
 

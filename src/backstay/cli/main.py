@@ -21,6 +21,7 @@ _COMMANDS = {
     "arm": "Let Backstay act; shows what that changes, and asks.",
     "confirm-dead": "Vouch that a node is off, so that its workloads can start elsewhere.",
     "crds": "Print the CustomResourceDefinitions, for kubectl apply -f -.",
+    "demo": "See in a minute what Backstay does, on a cluster in memory.",
     "disarm": "Let Backstay only watch, for a time.",
     "doctor": "Check the way to the API: configuration, TLS, identity, permissions, nodes.",
     "explain": "Tell the whole story of a node, a VM or a pod.",

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS, definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import App, build
@@ -34,14 +35,14 @@ from backstay.sim.nodes.machine import Machine
 NAMESPACE = "shop"
 
 _SCHEDULABLE = "kubevirt.io/schedulable"
-_POLL_LEASES = 2.5
+_PATIENCE = 60.0
+"""Seconds, whatever the factor: a busy machine is not faster because timers are shorter."""
 
 _DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
     namespaced=False,
 )  # fmt: skip
 _CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-_STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 
 Json = dict[str, Any]
 
@@ -66,7 +67,7 @@ class LabCluster:
         self.store = self.embedded.api.store
         self.client = self.embedded.client()
         self._ground = ground
-        self._factor = factor
+        self.factor = factor
         install(self.embedded.api)
         self.embedded.add_controller(
             "virt-controller",
@@ -92,15 +93,16 @@ class LabCluster:
         """VMs, each with a disk that other nodes can reach, and StatefulSets of so many replicas;
         until all of them run. One after the other, so that they are placed alike every time."""
         for name in vms:
-            await self.client.create(_CLAIMS, shared_claim(name), namespace=NAMESPACE)
-            vm = virtual_machine(name, namespace=NAMESPACE, claims=[name])
+            disk = f"{name}-disk"
+            await self.client.create(_CLAIMS, shared_claim(disk), namespace=NAMESPACE)
+            vm = virtual_machine(name, namespace=NAMESPACE, claims=[disk])
             await self.client.create(VIRTUAL_MACHINES, vm, namespace=NAMESPACE)
             await self._placed(name)
         for name, replicas in stateful_sets.items():
             body = stateful_set(name, replicas)
-            await self.client.create(_STATEFUL_SETS, body, namespace=NAMESPACE)
+            await self.client.create(STATEFUL_SETS, body, namespace=NAMESPACE)
             await self._placed(*(f"{name}-{number}" for number in range(replicas)))
-        await self.until(lambda: not self.down, timeout=300)
+        await self.until(lambda: not self.down)
 
     async def _placed(self, *names: str) -> None:
         """Until they have been given nodes; from now on they are to run."""
@@ -124,7 +126,7 @@ class LabCluster:
         async def main(seams: Seams) -> None:
             client = KubeClient(seams.transport, self.embedded.access(name), user_agent="backstay")
             app = self.apps[name] = build(
-                settings(name, self._factor), seams, client, chain=chain, guard=guard
+                settings(name, self.factor), seams, client, chain=chain, guard=guard
             )
             await app.run()
 
@@ -141,8 +143,8 @@ class LabCluster:
         config = {"metadata": {"name": CONFIG_NAME}, "spec": {"mode": "Armed"}}
         await self.client.create(CONFIGS, config)
 
-    async def confirm_dead(self, node: str, *, by: str, reason: str) -> None:
-        """What ``backstay confirm-dead`` leaves in the API."""
+    async def death_of(self, node: str, *, by: str, reason: str) -> Json:
+        """The object that ``backstay confirm-dead`` creates, about the boot that is there now."""
         live = (await self.client.get(NODES, node)).json()
         spec = {
             "node": node,
@@ -151,7 +153,10 @@ class LabCluster:
             "by": by,
             "reason": reason,
         }
-        await self.client.create(CONFIRMATIONS, {"metadata": {"name": node}, "spec": spec})
+        return {"metadata": {"name": node}, "spec": spec}
+
+    async def confirm_dead(self, node: str, *, by: str, reason: str) -> None:
+        await self.client.create(CONFIRMATIONS, await self.death_of(node, by=by, reason=reason))
 
     async def withdraw(self, node: str) -> None:
         await self.client.delete(CONFIRMATIONS, node)
@@ -180,16 +185,15 @@ class LabCluster:
         found = (stored.object for stored in self.store.all(INCIDENTS.label))
         return [dict(each) for each in found if not (each.get("status") or {}).get("closedAt")]
 
-    async def until(self, holds: Callable[[], bool], *, timeout: float = 60.0) -> None:
-        await self.embedded.until(holds, timeout=timeout * self._factor)
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Waits for something to become true of the API or of what really runs."""
+        await self.embedded.until(holds, timeout=_PATIENCE)
 
-    async def eventually(self, holds: Callable[[], bool], *, timeout: float = 60.0) -> None:
-        """For what is true of a controller, which nobody is told of: it is asked again and again.
-
-        ``timeout`` is in seconds of a cluster that is not shortened, as for ``until``."""
-        async with asyncio.timeout(timeout * self._factor):
+    async def eventually(self, holds: Callable[[], bool]) -> None:
+        """For what is true of a controller, which tells nobody: it is asked again and again."""
+        async with asyncio.timeout(_PATIENCE):
             while not holds():  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.25 * self._factor)
+                await asyncio.sleep(0.25 * self.factor)
 
 
 def settings(name: str, factor: float) -> Settings:
@@ -197,7 +201,7 @@ def settings(name: str, factor: float) -> Settings:
     return Settings(
         identity=name,
         times=Times().scaled(factor),
-        poll_leases=_POLL_LEASES * factor,
+        poll_leases=Settings(identity=name).poll_leases * factor,
         lease_times=LeaseTimes(
             duration=lease.duration * factor, hold=lease.hold * factor, renew=lease.renew * factor
         ),

@@ -102,9 +102,11 @@ class Witness:
         self._cluster = cluster
         cluster.truth.follow(self._tell)
 
-    def watch(self, told: Callable[[Happening], None]) -> None:
-        """It is called when what happened is already true, except for what is only asked."""
+    def watch(self, told: Callable[[Happening], None]) -> Callable[[], None]:
+        """It is called when what happened is already true, except for what is only asked; returns
+        how to end that."""
         self._told.append(told)
+        return lambda: self._told.remove(told)
 
     async def handle(self, inbound: Inbound) -> Answer:
         assert self._api is not None, "nobody asks before there is an API"
@@ -212,7 +214,7 @@ class Witness:
                     self._marked.setdefault(meta["uid"], commit.version)
 
     def _tell(self, happening: Happening) -> None:
-        for told in self._told:
+        for told in tuple(self._told):
             told(happening)
 
 
