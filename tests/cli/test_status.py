@@ -54,6 +54,13 @@ async def test_what_is_held_is_named_with_its_reason_and_the_way_on(furnished: F
     assert max(map(len, said.out.splitlines())) <= 80
 
 
+async def test_where_nobody_acts_the_first_step_is_to_change_that(furnished: Furnished) -> None:
+    await furnished.node("n1", silent=100)
+    await make_web(furnished)
+    said = await furnished.cluster.run("viewer", "status", "-o", "json")
+    assert json.loads(said.out)["next"][0] == "kubectl get pods -n backstay-system"
+
+
 async def test_a_confirmed_death_is_held_by_observing_only(furnished: Furnished) -> None:
     node = await furnished.node("n1", silent=100)
     await make_web(furnished)
@@ -62,7 +69,7 @@ async def test_a_confirmed_death_is_held_by_observing_only(furnished: Furnished)
     assert said.code == 2
     [unwell] = json.loads(said.out)["unwell"]
     assert [held["code"] for held in unwell["held"]] == ["Observing"]
-    assert json.loads(said.out)["next"] == ["backstay arm"]
+    assert json.loads(said.out)["next"][-1] == "backstay arm"
 
 
 async def test_what_is_ready_to_go_is_not_held(furnished: Furnished) -> None:
@@ -129,10 +136,13 @@ async def test_most_nodes_silent_is_blindness(furnished: Furnished) -> None:
 
 
 async def test_without_our_kinds_it_still_answers(bare: Furnished) -> None:
-    await bare.node("n1")
+    await bare.node("n1", silent=100)
+    await bare.node("n2")
+    await bare.stateful_pod("db")
     said = await bare.cluster.run("admin", "status")
-    assert said.code == 0, said.err
+    assert said.code == 2, said.err
     assert "Backstay is not installed here" in said.out
+    assert "NEXT: backstay manifests | kubectl apply -f -" in said.out
     assert "KubeVirt: not installed" in said.out
 
 

@@ -21,7 +21,7 @@ from backstay.apis.pods import HELD_POD_PROJECTION, PodWire, held_pod
 from backstay.cli.main import EXIT_HELD
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
-from backstay.cli.status import controller_sentence, mode_sentence
+from backstay.cli.status import controller_sentence, mode_sentence, who_acts
 from backstay.cli.subject import Kind, Subject, parse, unknown
 from backstay.cli.words import ago, bullet, fields, join, next_steps, paragraph, volume
 from backstay.decide.failover import CHAIN, Action, Decision, counts, decide, examine
@@ -188,16 +188,17 @@ def _story(picture: Picture, node: Sight, about: Subject, found: Inventory) -> S
         incident=told.key if told else "",
         timeline=told.status.timeline if told else (),
         problems=(*picture.problems, *found.problems),
-        next=tuple(dict.fromkeys(filter(None, [decision.why.next, *_urgent(decision, steps)]))),
+        next=tuple(dict.fromkeys(filter(None, _steps(picture, decision, steps)))),
     )
 
 
-def _urgent(decision: Decision, steps: Sequence[str]) -> Sequence[str]:
-    """What would let something go on; to protect more is no business of a bad night."""
-    if decision.held:
-        held = {verdict.why.next for verdict in decision.held}
-        return [step for step in steps if step in held]
-    return steps
+def _steps(picture: Picture, decision: Decision, steps: Sequence[str]) -> list[str]:
+    """Where something is held, only what would let it go on: to protect more things is nobody's
+    business in a bad night."""
+    if not decision.held:
+        return [decision.why.next, *steps]
+    held = {verdict.why.next for verdict in decision.held}
+    return [decision.why.next, who_acts(picture), *(step for step in steps if step in held)]
 
 
 def _is(about: Subject, workload: Workload) -> bool:
@@ -236,7 +237,9 @@ def _known_of_node(picture: Picture, node: Sight) -> tuple[tuple[str, str], ...]
 
 
 def _evidence(picture: Picture, node: Sight) -> tuple[str, ...]:
-    """Each confirmation, and whether it counts."""
+    """Each confirmation, and whether it counts. That a living node has none goes unsaid."""
+    if not node.confirmations and node.life.state is not Life.HEALTHY:
+        return (f"none: nothing proves that {node.name} is dead",)
     said = []
     for word in node.confirmations:
         given = (
@@ -320,8 +323,8 @@ def _table(story: Story) -> str:
         parts.append("\n".join(map(paragraph, story.cluster)))
     if story.known:
         parts.append("NODE\n" + fields(story.known))
-        evidence = story.evidence or ("none: nothing proves that the node is dead",)
-        parts.append("EVIDENCE\n" + "\n".join(map(bullet, evidence)))
+    if story.evidence:
+        parts.append("EVIDENCE\n" + "\n".join(map(bullet, story.evidence)))
     parts += _answers(story.answers)
     if story.timeline:
         rows = [(each.at, each.code, each.sentence) for each in story.timeline]

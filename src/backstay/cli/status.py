@@ -108,6 +108,8 @@ async def _look(session: Session) -> Status:
 def _status(picture: Picture, unwell: Sequence[NodeStatus], problems: Sequence[str]) -> Status:
     blind = "" if picture.trustworthy else _why_blind(picture)
     steps = [held.next for node in unwell for held in node.held] + [node.next for node in unwell]
+    if any(node.held for node in unwell):
+        steps = [who_acts(picture), *steps]
     return Status(
         mode=picture.policy.mode,
         mode_sentence=mode_sentence(picture),
@@ -128,6 +130,14 @@ def _why_blind(picture: Picture) -> str:
         "likely that the API lags behind, or that the clock of this machine is wrong, than that "
         "most nodes died at once. Nothing here is to be relied on."
     )
+
+
+def who_acts(picture: Picture) -> str:
+    """What to do about there being nobody who would act; empty if there is somebody."""
+    if not picture.installed:
+        return "backstay manifests | kubectl apply -f -"
+    alive = picture.leader is not None and picture.leader.alive
+    return "" if alive else f"kubectl get pods -n {_DEFAULTS.namespace}"
 
 
 def mode_sentence(picture: Picture) -> str:
@@ -167,13 +177,17 @@ def _node(picture: Picture, node: Sight, workloads: Sequence[Workload]) -> NodeS
         state=node.life.state if down else "NotReady",
         seconds=picture.now - node.life.since if down else None,
         code=decision.why.code if down else "NotReady",
-        sentence=decision.why.sentence if down else f"{node.name} is alive but not ready.",
+        sentence=decision.why.sentence if down else _not_ready(node),
         next="" if down else f"kubectl describe node {node.name}",
         workloads=len(workloads),
         under_way=len(decision.releases),
         held=held,
         incident=told.key if told else "",
     )
+
+
+def _not_ready(node: Sight) -> str:
+    return f"{node.name} is alive, but its condition Ready is {node.row.ready}."
 
 
 def _as_told(picture: Picture, node: Sight, workloads: int) -> NodeStatus:
