@@ -106,6 +106,11 @@ def test_a_guest_has_its_place_its_owner_and_its_disks() -> None:
     assert (found.devices, found.host_disks) == (("A100", "nic"), ("/disk.img",))
 
 
+@pytest.mark.parametrize("spec", [{"domain": None, "volumes": None}, {"domain": {"devices": None}}])
+def test_a_guest_may_have_nulls(spec: Json) -> None:
+    assert row(INSTANCE_PROJECTION, some.instance("web") | {"spec": spec}).devices == ()
+
+
 def test_a_guest_may_say_nothing() -> None:
     found = row(INSTANCE_PROJECTION, bare(some.instance("web")))
     assert (found.owner, found.node, found.claims, found.devices) == (None, "", (), ())

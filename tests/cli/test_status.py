@@ -54,6 +54,21 @@ async def test_what_is_held_is_named_with_its_reason_and_the_way_on(furnished: F
     assert max(map(len, said.out.splitlines())) <= 80
 
 
+async def test_many_held_for_one_reason_do_not_hide_the_one_that_differs(
+    furnished: Furnished,
+) -> None:
+    await furnished.node("n1", silent=100)
+    for number in range(9):
+        await furnished.stateful_pod(f"db{number}")
+    await furnished.machine("web", devices={"gpus": [{"name": "g", "deviceName": "A100"}]})
+    said = await furnished.cluster.run("viewer", "status")
+    assert "HELD ON n1 (10)" in said.out
+    assert said.out.count("is held") == 5
+    assert "and 4 more for the same reason, ProofMissing" in said.out
+    assert "VM shop/web cannot run on another node" in said.out
+    assert "all of them: backstay explain node/n1" in said.out
+
+
 async def test_where_nobody_acts_the_first_step_is_to_change_that(furnished: Furnished) -> None:
     await furnished.node("n1", silent=100)
     await make_web(furnished)

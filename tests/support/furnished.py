@@ -47,6 +47,7 @@ class Furnished:
         strategy: str = "Always",
         claims: Sequence[Json] = (),
         volumes: Sequence[Json] = (),
+        devices: Json | None = None,
     ) -> None:
         """A virtual machine that runs on a node, with what stands behind it."""
         for each in (*claims, *volumes):
@@ -55,7 +56,8 @@ class Furnished:
         owner = some.owned_by(
             "VirtualMachine", name, api="kubevirt.io/v1", uid=machine["metadata"]["uid"]
         )
-        instance = await self.cluster.put(anew(some.instance(name, node=node, owners=owner)))
+        guest = some.instance(name, node=node, owners=owner, devices=devices)
+        instance = await self.cluster.put(anew(guest))
         names = [each["metadata"]["name"] for each in claims]
         uid = instance["metadata"]["uid"]
         await self.pod(some.launcher(name, uid=uid, node=node, claims=names))

@@ -39,12 +39,12 @@ class _Devices(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _Domain(msgspec.Struct, frozen=True, gc=False):
-    devices: _Devices = _Devices()
+    devices: _Devices | None = None
 
 
 class _InstanceSpec(msgspec.Struct, frozen=True, gc=False):
     volumes: list[_Volume] | None = None
-    domain: _Domain = _Domain()
+    domain: _Domain | None = None
 
 
 class _InstanceStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -75,7 +75,8 @@ class InstanceRow(msgspec.Struct, frozen=True):
 
 def instance_row(instance: Instance) -> InstanceRow:
     meta, status = instance.metadata, instance.status
-    volumes, devices = instance.spec.volumes or (), instance.spec.domain.devices
+    volumes, domain = instance.spec.volumes or (), instance.spec.domain or _Domain()
+    devices = domain.devices or _Devices()
     lent = [*(devices.gpus or ()), *(devices.host_devices or ())]
     return InstanceRow(
         key=meta.key,

@@ -25,8 +25,8 @@ from backstay.sources.picture import Picture, Sight, take, workloads_on
 _DEFAULTS = Settings(identity="backstay status")
 _TIMES = Times()
 
-_SHOWN = 20
-"""Of what is held on one node: a list that fills the screen pushes the rest of it out."""
+_SHOWN = 5
+"""Of what is held on one node for one reason: a list that fills the screen hides the rest."""
 
 _UNDER_WAY = (Progress.DUE, Progress.MARKED, Progress.RELEASED)
 
@@ -252,9 +252,15 @@ def _tally(node: NodeStatus) -> str:
 
 
 def _held(node: NodeStatus) -> str:
-    shown = node.held[:_SHOWN]
-    lines = [f"HELD ON {node.node} ({len(node.held)})", *(bullet(held.sentence) for held in shown)]
-    if len(node.held) > len(shown):
-        more = len(node.held) - len(shown)
-        lines.append(f"  and {more} more: backstay explain node/{node.node}")
+    """The first few for each reason: what differs must not drown in what is the same."""
+    lines = [f"HELD ON {node.node} ({len(node.held)})"]
+    by_reason: dict[str, list[Held]] = {}
+    for held in node.held:
+        by_reason.setdefault(held.code, []).append(held)
+    for code, alike in by_reason.items():
+        lines += [bullet(held.sentence) for held in alike[:_SHOWN]]
+        if len(alike) > _SHOWN:
+            lines.append(f"  - and {len(alike) - _SHOWN} more for the same reason, {code}")
+    if len(lines) <= len(node.held):
+        lines.append(f"    all of them: backstay explain node/{node.node}")
     return "\n".join(lines)
