@@ -45,7 +45,7 @@ def test_as_a_kubectl_plugin_it_calls_itself_so() -> None:
 
 def test_a_mistyped_command_is_met_with_the_one_that_was_meant() -> None:
     said = backstay("docter")
-    assert said.returncode == 2
+    assert said.returncode == 1
     assert "Did you mean 'doctor'?" in said.stderr
 
 
