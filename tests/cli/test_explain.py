@@ -59,6 +59,16 @@ async def test_a_confirmation_that_life_contradicts_is_said_not_to_count(
     assert "NEXT: backstay confirm-dead n1 --withdraw" in words
 
 
+async def test_a_confirmation_is_said_not_to_count_while_guests_are_heard_of(
+    furnished: Furnished,
+) -> None:
+    node = await furnished.node("n1", silent=300, heartbeat=3)
+    await furnished.confirmation(node)
+    said = await furnished.cluster.run("viewer", "explain", "node/n1", "-o", "json")
+    [word] = json.loads(said.out)["evidence"]
+    assert word.endswith("It does not count: virt-handler of n1 is heard of.")
+
+
 async def test_a_machine_is_told_check_by_check(furnished: Furnished) -> None:
     await furnished.node("n1", silent=300)
     await furnished.machine("lost", node="n1")

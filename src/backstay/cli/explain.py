@@ -5,7 +5,7 @@ The checks are those of a running controller, asked one by one (``decide.failove
 they are asked of what the API says at this moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 import msgspec
@@ -24,6 +24,7 @@ from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.status import controller_sentence, mode_sentence, who_acts
 from backstay.cli.subject import Kind, Subject, parse, unknown
 from backstay.cli.words import ago, bullet, fields, join, next_steps, paragraph, volume
+from backstay.decide import life as lives
 from backstay.decide.failover import CHAIN, Action, Decision, counts, decide, examine
 from backstay.decide.readiness import readiness
 from backstay.kube import errors
@@ -41,7 +42,7 @@ _DEFAULTS = Settings(identity="backstay explain")
 _TIMES = Times()
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One check of the chain. ``result`` is ok, Hold or Leave."""
 
     question: str
@@ -50,7 +51,7 @@ class Step(msgspec.Struct, frozen=True):
     sentence: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One workload: what is decided about it, and how."""
 
     workload: str
@@ -182,7 +183,7 @@ def _story(picture: Picture, node: Sight, about: Subject, found: Inventory) -> S
         about=str(about),
         sentence=answers[0].sentence if alone else decision.why.sentence,
         cluster=tuple(filter(None, (mode_sentence(picture), controller_sentence(picture)))),
-        known=_known_of_node(picture, node),
+        known=_said_of(_known_of_node(picture, node)),
         evidence=_evidence(picture, node),
         answers=answers,
         incident=told.key if told else "",
@@ -219,6 +220,10 @@ def _not_a_workload(about: Subject, node: Sight) -> str:
     return f"{about} has no pod on {node.name}: there is nothing to fail over."
 
 
+def _said_of(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in pairs if value)
+
+
 def _known_of_node(picture: Picture, node: Sight) -> tuple[tuple[str, str], ...]:
     facts = node.facts
     lease = "none" if node.lease_age is None else f"renewed {ago(node.lease_age)} ago"
@@ -246,7 +251,9 @@ def _evidence(picture: Picture, node: Sight) -> tuple[str, ...]:
             f"{word.by} confirmed the death {ago(picture.now - word.seen_at)} ago: {word.reason}"
         )
         facts = node.facts
-        if counts(word, facts):
+        if counts(word, facts) and lives.guests_alive(node.life, facts):
+            said.append(f"{given}. It does not count: virt-handler of {node.name} is heard of.")
+        elif counts(word, facts):
             said.append(f"{given}. It counts.")
         elif (word.node_uid, word.boot_id) != (facts.uid, facts.boot_id):
             said.append(f"{given}. It does not count: it is about another boot of {node.name}.")
@@ -272,7 +279,7 @@ def _answer(
     answers = examine(snapshot, workload, picture.now, times=_TIMES, chain=CHAIN)
     return msgspec.structs.replace(
         short,
-        known=_known_of_workload(workload),
+        known=_said_of(_known_of_workload(workload)),
         chain=tuple(
             Step(_question(each.check), each.objection.action, *_said(each.objection.why))
             if each.objection
