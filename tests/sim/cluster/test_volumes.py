@@ -168,6 +168,7 @@ def test_a_pod_that_hangs_terminating_on_a_silent_node_keeps_its_volume_there() 
     async def scenario(cluster: EmbeddedCluster) -> None:
         storage = await Storage.with_disk(cluster)
         await storage.run_on("n1")
+        await storage.ready()
         cluster.nodes["n1"].kill()
         await storage.given_up("n1")
         await storage.delete("web")
