@@ -31,7 +31,6 @@ from backstay.sim.cluster.ground import on_this_loop
 
 _USUAL_SPEED = 10.0
 _LONGEST = 115.0
-_PROMPT = "> "
 
 
 @click.command(name="demo")
@@ -182,7 +181,7 @@ The cluster stays until you type quit. In another terminal:
   kubectl get nodes      kubectl get vm -A      kubectl get incidents
   backstay status        backstay readiness     backstay explain node/n2
 
-Here you can break it: kill n2, cut n3, heal n3, boot n2, confirm n2, truth, help, quit.
+Here, type what is to happen: kill n2, cut n3, heal n3, boot n2, confirm n2, truth, help, quit.
 """
 
 
@@ -199,7 +198,6 @@ def _in_a_file(kubeconfig: bytes) -> Iterator[str]:
 async def _converse(console: Console) -> None:
     async with _lines() as lines:
         while True:
-            print(_PROMPT, end="", flush=True)
             line = await lines.get()
             if not line or line.strip() in ("quit", "exit"):
                 return

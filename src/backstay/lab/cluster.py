@@ -153,13 +153,17 @@ class LabCluster:
             "by": by,
             "reason": reason,
         }
-        return {"metadata": {"name": node}, "spec": spec}
+        return {"metadata": {"generateName": f"{node}-"}, "spec": spec}
 
     async def confirm_dead(self, node: str, *, by: str, reason: str) -> None:
         await self.client.create(CONFIRMATIONS, await self.death_of(node, by=by, reason=reason))
 
     async def withdraw(self, node: str) -> None:
-        await self.client.delete(CONFIRMATIONS, node)
+        """Every confirmation of this node; there need be none."""
+        words = [stored.object for stored in self.store.all(CONFIRMATIONS.label)]
+        for word in words:
+            if word["spec"]["node"] == node:
+                await self.client.delete(CONFIRMATIONS, word["metadata"]["name"])
 
     # Looking
 

@@ -55,7 +55,7 @@ class Console:
         try:
             if command == "withdraw":
                 await self._cluster.withdraw(name)
-                return f"The confirmation of {name} is withdrawn."
+                return f"Whatever was confirmed of {name} is withdrawn."
             await self._cluster.confirm_dead(name, by="you", reason="typed into the demo")
         except KubeError as error:
             return f"The API refuses: {error}"
@@ -67,7 +67,7 @@ def _kill(node: Node) -> str:
         return f"{node.name} is off already."
     ended = len(node.truth)
     node.kill()
-    return f"{node.name} lost its power, and {ended} that ran there are down."
+    return f"{node.name} lost its power; what ran there is down: {ended}."
 
 
 def _boot(node: Node) -> str:
@@ -81,7 +81,7 @@ def _cut(node: Node) -> str:
     if node.cut is not None:
         return f"{node.name} is cut off already."
     node.cut_off()
-    return f"{node.name} is cut off, and {len(node.truth)} run on there."
+    return f"{node.name} is cut off; what it runs, runs on: {len(node.truth)}."
 
 
 def _heal(node: Node) -> str:

@@ -41,8 +41,8 @@ def _undisturbed(report: Report) -> str:
 def _verdict(report: Report, paint: Paint) -> list[str]:
     broken = report.invariants_broken
     counted = (
-        f"Invariants, checked on the ground truth after {report.invariants_checked:,} writes and "
-        f"changes: broken {broken}."
+        f"Invariants on the ground truth: checked {report.invariants_checked:,} times, "
+        f"broken {broken}."
     )
     lines = [paint("bad" if broken else "good", counted)]
     lines += [paint("bad", f"  {breach}") for breach in report.breaches[:10]]
