@@ -47,7 +47,9 @@ from tests.support.installed import USERS, Installed
 Json = dict[str, Any]
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 
-PACE = Pace(lease=1.0, status=1.0, lease_duration=4)
+PACE = Pace(lease=1.0, status=1.0, lease_duration=4, stop=1.0)
+"""What runs takes a moment to end, in which a second copy of it would be seen."""
+
 PATIENCE = 20.0
 """For what must happen sooner or later, on a machine that may be very busy."""
 

@@ -7,10 +7,10 @@ import pytest
 from backstay.kube.client import KubeClient
 from backstay.model.incident import Progress
 from backstay.model.node import Life
-from backstay.sim.nodes.truth import What
 from tests.control.rig_real import RealScene, Sighting, eventually, real_scene
 from tests.support.controller_program import is_deletion, removes
 from tests.support.installed import Installed
+from tests.support.small_cluster import run
 
 pytestmark = pytest.mark.real
 
@@ -52,7 +52,11 @@ async def test_a_confirmed_death_brings_every_pod_up_elsewhere_and_once(scene: R
     victim = scene.victim.name
     scene.victim.kill()
     await scene.until_given_up(victim)
-    await scene.confirm_dead(victim)
+    said = await run(
+        scene.installed.kubeconfig("confirmer"), "confirm-dead", victim, "--watch=1.5",
+        f"--yes={victim}", "--reason", "its plug is in my hand",
+    )  # fmt: skip
+    assert said.code == 0, said.err
     await scene.until_elsewhere(pods)
     told = (await scene.until_incident(lambda row: row.status.recovered == len(pods))).status
     assert {record.progress for record in told.workloads} == {Progress.RECOVERED}
@@ -125,16 +129,18 @@ async def test_a_node_that_reboots_between_proof_and_removal_starts_nothing_a_se
     victim, ground = scene.victim.name, scene.fleet.ground
     uids = scene.bound_to(victim)
 
-    def refused() -> set[str]:
-        return {entry.uid for entry in ground.log if entry.what is What.REFUSED}
+    def dealt_with() -> set[str]:
+        """What the kubelet of the new boot has started, or has refused to start."""
+        return {entry.uid for entry in ground.log if entry.boot == scene.victim.boot_id}
 
     async def reboot() -> None:
         scene.victim.reboot()
-        await ground.until(lambda: refused() >= uids)
+        await ground.until(lambda: dealt_with() >= uids)
 
     controller.just_before(removes, reboot)
     scene.victim.kill()
-    await scene.until_given_up(victim)
+    # Right away: Kubernetes itself marks the pods of a node that it has given up.
+    await controller.looks(2)
     await scene.confirm_dead(victim)
     await scene.until_elsewhere(pods)
     await scene.until_incident(lambda row: not row.open)
