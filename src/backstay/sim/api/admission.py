@@ -63,11 +63,11 @@ class Admission:
 
     def create(self, target: Target, obj: Object) -> Object:
         """Raises a ``Refusal``."""
-        admit = self._on_create.get(target.info.storage)
+        admit = None if target.info.group else self._on_create.get(target.info.plural)
         return obj if admit is None else admit(target, obj)
 
     def update(self, target: Target, new: Object, old: Object) -> Object:
-        admit = self._on_update.get(target.info.storage)
+        admit = None if target.info.group else self._on_update.get(target.info.plural)
         return new if admit is None else admit(new, old)
 
     def _pod(self, target: Target, pod: Object) -> Object:

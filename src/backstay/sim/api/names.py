@@ -60,19 +60,28 @@ def generated(prefix: str, rng: Rng) -> str:
     return prefix[:_LONGEST_PREFIX] + rng.token(_GENERATED_LENGTH)
 
 
-def check(info: KindInfo, meta: dict[str, Any]) -> list[Cause]:
-    """What is wrong with an object's name, labels and annotations."""
-    found = _check_name(info, meta)
-    for key, value in (meta.get("labels") or {}).items():
+def check_marks(meta: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What is wrong with an object's labels and annotations, but for those that it had before."""
+    found: list[Cause] = []
+    labels, annotations = meta.get("labels"), meta.get("annotations")
+    if labels and labels is not old.get("labels"):
+        found += _check_labels(labels)
+    if annotations and annotations is not old.get("annotations"):
+        for key in annotations:
+            problems = _key_problems(key.lower())
+            found += [causes.invalid("metadata.annotations", key, why) for why in problems]
+    return found
+
+
+def _check_labels(labels: dict[str, str]) -> list[Cause]:
+    found = []
+    for key, value in labels.items():
         found += [causes.invalid("metadata.labels", key, why) for why in _key_problems(key)]
         if len(value) > _LONGEST_VALUE:
             why = f"must be no more than {_LONGEST_VALUE} bytes"
             found.append(causes.invalid("metadata.labels", value, why))
         if not _VALUE.match(value):
             found.append(causes.invalid("metadata.labels", value, _NOT_A_VALUE))
-    for key in meta.get("annotations") or ():
-        lower = key.lower()
-        found += [causes.invalid("metadata.annotations", key, w) for w in _key_problems(lower)]
     return found
 
 
@@ -94,7 +103,8 @@ def _key_problems(key: str) -> Iterator[str]:
         yield f"name part {_NOT_A_KEY}"
 
 
-def _check_name(info: KindInfo, meta: dict[str, Any]) -> list[Cause]:
+def check(info: KindInfo, meta: dict[str, Any]) -> list[Cause]:
+    """What is wrong with an object's name."""
     name = meta.get("name") or ""
     if not name:
         why = "Required value: name or generateName is required"

@@ -97,6 +97,7 @@ class Operations:
         obj = {**obj, "metadata": meta}
         causes = [
             *names.check(info, meta),
+            *names.check_marks(meta, {}),
             *names.check_finalizers(info, meta, None),
             *rules.validate(obj, None),
         ]
@@ -118,7 +119,7 @@ class Operations:
         else:
             meta.pop("generation", None)
         if write.operation != "Apply":
-            tracked = self._tracked(target, None, rules.as_stored(said), write)
+            tracked = self._tracked(target, rules, None, rules.as_stored(said), write)
             _take_managed_fields(meta, tracked["metadata"])
         return self._commit(target, key, None, rules.as_stored(obj), write)
 
@@ -242,10 +243,10 @@ class Operations:
         meta = self._kept_meta(old["metadata"], sent.get("metadata") or {})
         if write.operation == "Update" and "managedFields" in old["metadata"]:
             meta["managedFields"] = old["metadata"]["managedFields"]
-        new = self._changed(target, {**sent, "metadata": meta}, old)
+        new = self._changed(target, rules, {**sent, "metadata": meta}, old)
         causes = [
             *_immutable_uid(sent.get("metadata") or {}, old["metadata"]),
-            *names.check(info, new["metadata"]),
+            *names.check_marks(new["metadata"], old["metadata"]),
             *names.check_finalizers(info, new["metadata"], old["metadata"]),
             *rules.validate(new, old),
         ]
@@ -257,7 +258,7 @@ class Operations:
             and rules.spec_of(new) != rules.spec_of(old)
         ):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        new = self._tracked(target, old, rules.as_stored(new), write)
+        new = self._tracked(target, rules, old, rules.as_stored(new), write)
         if new == old:
             return found
         meta = new["metadata"]
@@ -266,9 +267,8 @@ class Operations:
             return self._remove(target, found, new, write)
         return self._commit(target, target.key, found, new, write)
 
-    def _changed(self, target: Target, new: Object, old: Object) -> Object:
+    def _changed(self, target: Target, rules: KindRules, new: Object, old: Object) -> Object:
         """What becomes of an update, by what may be changed where it was sent."""
-        rules = self.rules(target.info)
         if target.subresource == "status":
             return rules.on_status_update(new, old)
         new = rules.defaulted(rules.complete(new))
@@ -356,7 +356,9 @@ class Operations:
         """A change of the server's own, which no rule looks at and nobody comes to own."""
         return self._commit(target, target.key, found, obj, write)
 
-    def _tracked(self, target: Target, old: Object | None, new: Object, write: Write) -> Object:
+    def _tracked(
+        self, target: Target, rules: KindRules, old: Object | None, new: Object, write: Write
+    ) -> Object:
         if write.operation == "Apply":
             return new
         return managed.track_update(
@@ -364,7 +366,7 @@ class Operations:
             manager=write.manager, operation="Update", api_version=target.info.api_version,
             subresource=target.subresource, now=self.now(),
             schema=self.kinds.schema(target.info), types=self.kinds.types,
-            reset=self.rules(target.info).kept(target.subresource),
+            reset=rules.kept(target.subresource),
         )  # fmt: skip
 
     def _commit(

@@ -19,7 +19,9 @@ from backstay.sim.api.status import Cause, Refusal, bad_request
 
 Json = Mapping[str, Any]
 
-_GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+REVIEWED = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+"""The groups in which whatever is created is a question."""
+
 _AUDIENCE = "https://kubernetes.default.svc"
 _USUAL_SECONDS = 3600
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -57,11 +59,6 @@ class Tokens:
             },
             "status": {"token": token, "expirationTimestamp": stamp(ends)},
         }
-
-
-def is_review(target: Target) -> bool:
-    """Whether what is created there is a question."""
-    return target.info.group in _GROUPS
 
 
 class Reviews:

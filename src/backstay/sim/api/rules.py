@@ -35,15 +35,17 @@ class KindRules:
         self.info = info
         self.has_status = "status" in info.subresources
         self._parts = _parts(info)
+        of_object = _STATUS if self.has_status else fieldsets.EMPTY
+        self._kept = {"": of_object, "status": self.kept_by_status}
 
     def kept(self, subresource: str) -> FieldSet:
         """The fields that a write to this subresource cannot change, and nobody comes to own."""
-        if subresource == "status":
-            return self.kept_by_status
-        return _STATUS if self.has_status and not subresource else fieldsets.EMPTY
+        return self._kept.get(subresource, fieldsets.EMPTY)
 
     def complete(self, obj: Object) -> Object:
         """With the parts that every object of the kind has, empty if need be."""
+        if not self._parts:
+            return obj
         missing: Object = {part: {} for part in self._parts if obj.get(part) is None}
         return {**obj, **missing} if missing else obj
 
@@ -101,7 +103,11 @@ class KindRules:
 def _parts(info: KindInfo) -> tuple[str, ...]:
     schema = facts().types.get(info.type) if info.built_in else None
     fields = (schema.fields if schema is not None else None) or {}
-    return tuple(name for name, each in fields.items() if each.always and each.default == {})
+    return tuple(
+        name
+        for name, each in fields.items()
+        if name != "metadata" and each.always and each.default == {}
+    )
 
 
 def with_field(obj: Object, field: str, value: object) -> Object:

@@ -30,7 +30,7 @@ from backstay.sim.api.requests import (
     route,
     shown,
 )
-from backstay.sim.api.reviews import Reviews, Tokens, is_review
+from backstay.sim.api.reviews import REVIEWED, Reviews, Tokens
 from backstay.sim.api.status import Cause, Refusal
 from backstay.sim.api.store import Store, Stored
 from backstay.sim.api.subresources import BINDINGS, PLAIN, Subresources
@@ -102,7 +102,7 @@ class ApiServer:
             return self._subresource(target, query, inbound)
         if inbound.method == "GET":
             return self._read(target, query, tables.view_of(inbound))
-        if is_review(target):
+        if target.info.group in REVIEWED:
             asked, _ = self._object(target, query, inbound)
             body = self._reviews.answer(target, asked, user)
             return Answer(status=201, headers=_JSON, body=_encode(body))
@@ -218,7 +218,7 @@ class ApiServer:
             apply = change
             change = lambda obj: self._known(target, query, apply(obj), unknown)  # noqa: E731
         made = self.operations.patch(target, change, _write(query, inbound))
-        return _whole(target, made, unknown=_worth_a_warning(query, unknown))
+        return _whole(target, made, unknown=unknown and _worth_a_warning(query, unknown))
 
     def _known(self, target: Target, query: Query, sent: Object, unknown: list[str]) -> Object:
         """An object or a patch of one, without what the kind does not have."""
