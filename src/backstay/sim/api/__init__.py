@@ -8,6 +8,7 @@ listed in docs/embedded-api.md.
 Reading order: ``kinds`` (what there is), ``store`` (what is kept, and its history), ``patches``
 and ``managed`` (how writes combine), ``rules`` (what each kind does of its own), ``server`` (how
 requests become all that). Then the parts that stand on these: ``custom`` (kinds that users
-define), ``subresources`` and ``eviction``, ``tables`` (what kubectl shows), and the controllers
-that no cluster is without: ``garbage`` and ``disruption``.
+define), ``admission`` (what is added by what else there is), ``subresources`` and ``eviction``,
+``rbac``, ``reviews`` and ``access`` (who may do what), ``tables`` (what kubectl shows), and the
+controllers that no cluster is without: ``garbage`` and ``disruption``.
 """
