@@ -1,7 +1,7 @@
 """Spec and status are written apart, on every target (one is pytest.mark.real)."""
 
 from tests.conformance.objects import named, pod
-from tests.conformance.targets import STRATEGIC, Api
+from tests.conformance.targets import APPLY, STRATEGIC, Api, Json
 
 
 async def test_a_write_to_an_object_does_not_touch_its_status(api: Api) -> None:
@@ -89,3 +89,32 @@ async def test_almost_nothing_of_a_pods_spec_may_change(api: Api) -> None:
         "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously "
         "negative)"
     )
+
+
+async def test_whoever_applies_owns_only_what_it_can_change(api: Api) -> None:
+    await api.make(api.at("pods"), pod("a"))
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": {"x": "y"}},
+        "status": {"reason": "told"},
+    }
+    for part in ("status", ""):
+        await api.change(api.at("pods", "a", part) + f"?fieldManager=me-{part}", whole, APPLY)
+    found = await api.read(api.at("pods", "a"))
+    assert found["status"]["reason"] == "told"
+    owned = {
+        entry["manager"]: entry["fieldsV1"]
+        for entry in found["metadata"]["managedFields"]
+        if entry["operation"] == "Apply"
+    }
+    labels: Json = {"f:metadata": {"f:labels": {"f:x": {}}}}
+    assert owned == {"me-": labels, "me-status": {**labels, "f:status": {"f:reason": {}}}}
+
+
+async def test_what_an_object_is_applied_with_is_no_conflict_with_its_status(api: Api) -> None:
+    await api.make(api.at("pods"), pod("a"))
+    await api.change(api.at("pods", "a", "status"), {"status": {"reason": "told"}})
+    other = {"apiVersion": "v1", "kind": "Pod", "status": {"reason": "another"}}
+    changed = await api.change(api.at("pods", "a") + "?fieldManager=me", other, APPLY)
+    assert changed["status"]["reason"] == "told"
