@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from backstay.seam.errors import ConnectFailed, ConnectionLost
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.tasks import Tasks
-from backstay.seam.transport import Request
+from backstay.seam.transport import Request, Response, Stream
 from backstay.sim.network import Network
 from backstay.sim.nodes.cable import Cable
 from tests.support.virtual import virtual_time
@@ -63,13 +64,28 @@ async def test_a_request_under_way_is_lost_when_the_cable_is_pulled() -> None:
     assert server.asked == 1
 
 
+class Slow:
+    """A transport whose answer comes when it is told to."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+    async def request(self, request: Request) -> Response:
+        return await self.answer
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        raise NotImplementedError
+
+
 @virtual_time
 async def test_an_answer_that_arrives_in_the_instant_of_the_pull_is_lost() -> None:
-    server = Server()
-    await server.listen()
+    slow = Slow()
+    cable = Cable(slow)
     async with Tasks("test") as tasks:
-        asked = tasks.spawn(_outcome(server.cable, get("/late")), name="late")
-        asyncio.get_running_loop().call_at(10, server.cable.pull)
+        asked = tasks.spawn(_outcome(cable, get()), name="slow")
+        await asyncio.sleep(1)
+        slow.answer.set_result(Response(200, {}, b"done"))
+        cable.pull()
         assert await asked == "lost"
 
 
