@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from backstay.kube.access import GivenAccess as GivenAccess
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.projection import Projection

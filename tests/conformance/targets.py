@@ -22,7 +22,7 @@ import msgspec
 import trustme
 import yaml
 
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.seam.aiohttp_serve import AiohttpServe
 from backstay.seam.aiohttp_transport import AiohttpTransport
@@ -37,7 +37,7 @@ from backstay.sim.api.requests import Target
 from backstay.sim.api.server import ApiServer
 from backstay.sim.network import Network
 from harness.cluster import ControlPlane
-from harness.connect import GivenAccess, access
+from harness.connect import access
 from tests.support.etcd import compact
 
 Json = dict[str, Any]

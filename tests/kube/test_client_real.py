@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from backstay.kube import errors
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.calls import Call
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import EVENTS, NODES, PODS, Resource
@@ -18,7 +18,7 @@ from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.transport import Tls
 from harness import pki
 from harness.cluster import ControlPlane
-from harness.connect import GivenAccess, connect, until
+from harness.connect import connect, until
 from tests.support.etcd import compact
 
 pytestmark = pytest.mark.real

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
 from backstay.kube.lease import Leadership, LeaseTimes, Term
@@ -22,7 +22,6 @@ from backstay.sim.lane import current_lane
 from backstay.sim.process import Process, State
 from backstay.sim.wire import Sent
 from backstay.sim.world import World
-from harness.connect import GivenAccess
 from tests.support.candidates import LEASE, PAPER, URL, Watched, is_guarded, keep_writing
 from tests.support.lease_store import LeaseStore
 

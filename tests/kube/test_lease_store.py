@@ -2,10 +2,9 @@
 
 import pytest
 
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.sim.network import Network
-from harness.connect import GivenAccess
 from tests.support.lease_contract import Api, LeaseContract
 from tests.support.lease_store import LeaseStore
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.events import EventRecorder
 from backstay.kube.resource import EVENTS, NAMESPACES
@@ -16,7 +16,6 @@ from backstay.seam.tasks import Tasks
 from backstay.sim.api.server import ApiServer
 from backstay.sim.clock import LoopClock
 from backstay.sim.network import Network
-from harness.connect import GivenAccess
 from tests.record.samples import NODE, decided, life, snapshot, workload
 from tests.support.virtual import virtual_time
 

@@ -9,7 +9,7 @@ import pytest
 from backstay.apis.backstay import INCIDENTS, IncidentRow, IncidentSpec, definitions
 from backstay.decide.failover import Action
 from backstay.kube import errors
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import Resource
 from backstay.model.incident import IncidentStatus, Intent, Progress, Step, WorkloadRecord
@@ -24,7 +24,6 @@ from backstay.sim.clock import LoopClock
 from backstay.sim.fate import ALL_WELL, Attempt, Fate
 from backstay.sim.network import Network
 from backstay.sim.world import World
-from harness.connect import GivenAccess
 from tests.record.samples import judged, lost, workload
 from tests.support.virtual import virtual_time
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
 from backstay.kube.lease import Leadership, LeaseTimes, Term
@@ -30,7 +30,6 @@ from backstay.sim.lane import current_lane
 from backstay.sim.network import Sent
 from backstay.sim.process import Process, State
 from backstay.sim.world import World
-from harness.connect import GivenAccess
 from tests.support.lease_store import LeaseStore
 
 URL = "http://api:6443"

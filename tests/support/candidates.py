@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json, KubeError
 from backstay.kube.lease import Leadership, LeaseTimes, Term, Work
@@ -31,7 +31,6 @@ from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request
 from backstay.sim.clock import LoopClock
 from backstay.sim.network import Link, Network, Sent
-from harness.connect import GivenAccess
 from tests.support.dice import LOWEST
 from tests.support.lease_store import LeaseStore
 

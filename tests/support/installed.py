@@ -24,12 +24,12 @@ import yaml
 
 from backstay.cli.documents import as_yaml
 from backstay.cli.manifests import manifests
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import Resource
 from backstay.seam.aiohttp_transport import AiohttpTransport
 from harness.cluster import ControlPlane
-from harness.connect import GivenAccess, access
+from harness.connect import access
 
 Json = dict[str, Any]
 _REVIEWS = Resource(
