@@ -6,6 +6,7 @@ import pty
 import re
 import signal
 import struct
+import subprocess
 import sys
 import termios
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"
 class Terminal:
     """The other side of a terminal of 80 by 24."""
 
-    def __init__(self, pid: int, screen: int) -> None:
-        self.pid = pid
+    def __init__(self, process: subprocess.Popen[bytes], screen: int) -> None:
+        self.process = process
         self.text = ""
         self._screen = screen
 
@@ -33,7 +34,7 @@ class Terminal:
         """The exit code."""
         while self._read():
             pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.process.wait()
 
     def _read(self) -> bool:
         try:
@@ -47,17 +48,19 @@ class Terminal:
 
 @contextmanager
 def _at_a_terminal(*arguments: str) -> Iterator[Terminal]:
-    pid, screen = pty.fork()
-    if pid == 0:
-        program = "from backstay.cli.main import main; main()"
-        environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
-        # The size must be known before the program looks.
-        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        os.execve(sys.executable, [sys.executable, "-c", program, *arguments], environment)
-    try:
-        yield Terminal(pid, screen)
-    finally:
-        os.close(screen)
+    screen, its_end = pty.openpty()
+    fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    program = [sys.executable, "-c", "from backstay.cli.main import main; main()", *arguments]
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    with subprocess.Popen(
+        program, stdin=its_end, stdout=its_end, stderr=its_end, env=environment
+    ) as process:
+        os.close(its_end)
+        try:
+            yield Terminal(process, screen)
+        finally:
+            process.kill()
+            os.close(screen)
 
 
 @pytest.mark.timeout(120)
@@ -76,7 +79,7 @@ def test_it_plays_to_its_end_and_leaves_the_terminal_as_it_was() -> None:
 def test_a_signal_ends_it_at_once_and_restores_the_terminal(number: signal.Signals) -> None:
     with _at_a_terminal("demo") as terminal:
         terminal.read_until(r"on, \d running")
-        os.kill(terminal.pid, number)
+        terminal.process.send_signal(number)
         assert terminal.read_to_the_end() == 130
     _drawn, left, after = terminal.text.partition(_LEAVE)
     assert left

@@ -1,5 +1,6 @@
 """The show, played to its end under virtual time: it is over at once, and it is all there."""
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -135,7 +136,17 @@ def test_it_says_what_a_person_would_type(played: Played) -> None:
 
 
 def test_the_summary_fits_80_columns(played: Played) -> None:
-    assert max(map(len, summary(played.report, view.plain))) <= view.WIDTH
+    report = msgspec.structs.replace(played.report, wrong_confirmation_refused=True)
+    assert max(map(len, summary(report, view.plain))) <= view.WIDTH
+
+
+def test_news_that_do_not_fit_are_left_out_whole(played: Played) -> None:
+    frame = next(f for f in played.onlooker.frames if not f.picture.held and not f.stages)
+    three_lines_each = tuple(News(float(number), "word " * 40) for number in range(9))
+    lines = view.screen(dataclasses.replace(frame, news=three_lines_each), view.plain)
+    said = [line for line in lines if "word" in line]
+    assert [line[:9].strip() for line in said if line[:9].strip()] == ["6.0 s", "7.0 s", "8.0 s"]
+    assert len(said) == 9
 
 
 def test_the_report_is_an_object_for_programs(played: Played) -> None:

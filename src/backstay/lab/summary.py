@@ -34,7 +34,7 @@ def _outages(report: Report) -> list[str]:
 
 def _undisturbed(report: Report) -> str:
     kept = f"{report.undisturbed} of {report.cut_off} workloads ran on undisturbed"
-    refused = ", and a wrong word was refuted" if report.wrong_confirmation_refused else ""
+    refused = "; a wrong word was refuted" if report.wrong_confirmation_refused else ""
     return f"{kept}{refused}."
 
 

@@ -163,9 +163,18 @@ def _panel(frame: Frame, paint: Paint) -> list[str]:
     if frame.stages:
         return stages(frame.stages, frame.speed, paint)
     above = held(frame.picture.held, paint) if frame.picture.held else []
-    room = _PANEL - len(above)
-    lines = [line for each in frame.news for line in news(each, paint)]
-    return [*above, *lines[-room:]]
+    return [*above, *_newest(frame.news, _PANEL - len(above), paint)]
+
+
+def _newest(items: Sequence[News], room: int, paint: Paint) -> list[str]:
+    """As many of the last ones as fit, each of them whole."""
+    lines: list[str] = []
+    for item in reversed(items):
+        more = news(item, paint)
+        if len(more) + len(lines) > room:
+            break
+        lines = more + lines
+    return lines
 
 
 def held(waits: Held, paint: Paint) -> list[str]:
