@@ -30,7 +30,9 @@ from backstay.seam.tasks import Tasks
 from backstay.sim.cluster.ground import on_this_loop
 
 _USUAL_SPEED = 10.0
+
 _LONGEST = 115.0
+"""Seconds at the usual speed, and in proportion at a slower one."""
 
 
 @click.command(name="demo")
@@ -54,7 +56,7 @@ def command(plain: bool, quick: bool, stay: bool, speed: float, output: str) -> 
     """
     if stay and output != "table":
         raise click.UsageError("--stay is for people: leave --output out.")
-    reading = 0.0 if quick or output != "table" else _USUAL_SPEED / speed
+    reading = 0.0 if quick or output != "table" else min(1.0, _USUAL_SPEED / speed)
     pace = Pace(factor=1 / speed, reading=reading)
     with _quietly():
         report = run(_demo(pace, plain=plain, stay=stay, output=output))
@@ -71,7 +73,7 @@ async def _demo(pace: Pace, *, plain: bool, stay: bool, output: str) -> Report:
             ground = await stack.enter_async_context(on_this_loop(seams))
             with _audience(plain=plain, output=output) as audience:
                 played = Show((ground, plain_ground), audience, pace)
-                report = await _played(played)
+                report = await _played(played, _LONGEST * max(1.0, _USUAL_SPEED * pace.factor))
             if output == "table":
                 click.echo("\n".join(["", *summary(report, _paint())]))
             if stay and not report.failure:
@@ -79,13 +81,13 @@ async def _demo(pace: Pace, *, plain: bool, stay: bool, output: str) -> Report:
             return report
 
 
-async def _played(played: Show) -> Report:
+async def _played(played: Show, longest: float) -> Report:
     try:
-        async with asyncio.timeout(_LONGEST):
+        async with asyncio.timeout(longest):
             return await played.play()
     except TimeoutError:
         raise click.ClickException(
-            f"The demo was not over after {_LONGEST:.0f} s: this machine is too busy for it. "
+            f"The demo was not over after {longest:.0f} s: this machine is too busy for it. "
             "NEXT: try it again with --speed 5"
         ) from None
 
