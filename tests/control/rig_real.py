@@ -32,7 +32,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
-from backstay.model.labels import LEASE_NAMESPACE, TAINT
+from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE, TAINT
 from backstay.seam.real import open_seams
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
@@ -151,6 +151,15 @@ def _name(request: Request) -> str:
     return request.url.rpartition("/")[2].partition("?")[0]
 
 
+def marks(request: Request) -> bool:
+    """Whether it deletes a pod, but leaves it to its kubelet to end it."""
+    return is_deletion(request) and not removes(request)
+
+
+def is_about(pod: str, request: Request) -> bool:
+    return _name(request) == pod
+
+
 async def eventually(holds: Callable[[], bool], *, within: float = PATIENCE) -> None:
     """For what tells nobody when it changes."""
     async with asyncio.timeout(within):
@@ -175,7 +184,6 @@ class RealScene:
         self.fleet = fleet
         self.namespace = namespace
         self.sightings: list[Sighting] = []
-        self.on_sight: Callable[[Sighting], None] | None = None
         self._pods: Cache[Sighting] = Cache()
         self._pods.subscribe(self._seen)
         self._tasks = tasks
@@ -229,10 +237,13 @@ class RealScene:
     async def confirm_dead(self, node: str) -> None:
         """The object that ``backstay confirm-dead`` writes, without its waiting."""
         live = (await self.client.get(NODES, node)).json()
+        lease = (await self.client.get(LEASES, node, namespace=LEASE_NAMESPACE)).json()
         spec = {
             "node": node,
             "nodeUID": live["metadata"]["uid"],
             "bootID": live["status"]["nodeInfo"]["bootID"],
+            "lastRenewal": lease["spec"]["renewTime"],
+            "lastHeartbeat": (live["metadata"].get("annotations") or {}).get(HEARTBEAT, ""),
             "by": USERS["confirmer"],
             "reason": "its power is off",
         }
@@ -257,6 +268,10 @@ class RealScene:
     def bound_to(self, node: str) -> set[str]:
         """The uids of all pods that were ever put on a node."""
         return {each.uid for each in self.sightings if each.node == node}
+
+    def dealt_with_by(self, node: Node) -> set[str]:
+        """The uids of what the present boot of a node has started, or has refused to start."""
+        return {entry.uid for entry in self.fleet.ground.log if entry.boot == node.boot_id}
 
     async def until_elsewhere(self, pods: Iterable[str]) -> None:
         names = list(pods)
@@ -312,8 +327,6 @@ class RealScene:
     def _seen(self, old: Sighting | None, new: Sighting | None) -> None:
         if new is not None:
             self.sightings.append(new)
-            if self.on_sight is not None:
-                self.on_sight(new)
 
     # Objects
 
