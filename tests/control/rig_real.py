@@ -9,7 +9,7 @@ the controller wrote (``Controller.writes``) and, in the fleet, what really ran.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +37,7 @@ from backstay.seam.real import open_seams
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Response, Stream, Transport
+from backstay.sim.nodes.agents import Agent
 from backstay.sim.nodes.fleet import HollowFleet
 from backstay.sim.nodes.kubelet import Pace
 from backstay.sim.nodes.node import Node
@@ -191,16 +192,28 @@ class RealScene:
 
     # Setting up
 
-    async def boot(self, nodes: int) -> None:
-        names = [f"{self.namespace}-n{number}" for number in range(1, nodes + 1)]
-        self.fleet.add(*names, labels={"test": self.namespace})
+    async def boot(
+        self,
+        count: int,
+        *,
+        labels: Mapping[str, str] | None = None,
+        agents: Mapping[str, Agent] | None = None,
+    ) -> list[str]:
+        """So many more nodes, which are ready then; their names."""
+        first = len(self.fleet.nodes) + 1
+        names = [f"{self.namespace}-n{number}" for number in range(first, first + count)]
+        self.fleet.add(*names, labels={"test": self.namespace, **(labels or {})}, agents=agents)
         for name in names:
             await until(self.client, NODES, lambda found: any(map(_is_open, found)), name=name)
+        return names
+
+    async def follow_pods(self) -> None:
         reflector = Reflector(
             self.client, PODS, Projection(_Pod, _sighting), self._pods,
             rng=SystemRng(), namespace=self.namespace,
         )  # fmt: skip
         self._tasks.spawn(reflector.run(), name="sightings")
+        await eventually(lambda: self._pods.synced)
 
     async def start_pods(self, count: int) -> list[str]:
         """The pods of a StatefulSet, all of them on the victim; their names."""
@@ -402,8 +415,10 @@ async def real_scene(
         AsyncExitStack() as stack,
         Tasks("scene") as tasks,
     ):
+        scene = RealScene(client, installed, fleet, namespace, tasks, stack)
+        await scene.follow_pods()
         try:
-            yield RealScene(client, installed, fleet, namespace, tasks, stack)
+            yield scene
         finally:
             await client.delete_collection(VOLUMES, labels=f"test={namespace}")
             for resource in (CONFIGS, CONFIRMATIONS, INCIDENTS):

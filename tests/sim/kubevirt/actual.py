@@ -31,8 +31,8 @@ _DEFINITIONS = Resource(
     namespaced=False,
 )
 _NAMESPACE = "kubevirt"
-_DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net")}
-_LABELS = {"machine-type.node.kubevirt.io/q35": "true"}
+DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net")}
+LABELS = {"machine-type.node.kubevirt.io/q35": "true"}
 _PATIENCE = 60.0
 
 
@@ -121,10 +121,10 @@ async def actual(client: KubeClient, namespace: str, *, nodes: int = 3) -> Async
         for number in range(nodes):
             # The control plane is shared, so names must not be.
             name = f"{namespace}-n{number + 1}"
-            labels = {"test": namespace, **_LABELS}
+            labels = {"test": namespace, **LABELS}
             fleet.add(name, labels=labels, agents={HANDLER: VirtHandler()})
             await rig.until_open(name)
-            status = {"status": {"capacity": _DEVICES, "allocatable": _DEVICES}}
+            status = {"status": {"capacity": DEVICES, "allocatable": DEVICES}}
             await client.strategic_patch(NODES, name, status, subresource="status")
         async with rig.recorder.running():
             yield rig
