@@ -62,10 +62,12 @@ class _Dying:
 
     async def confirm(self) -> None:
         live = (await self._client.get(NODES, self.name)).json()
+        lease = (await self._client.get(LEASES, self.name, namespace=LEASE_NAMESPACE)).json()
         spec = {
             "node": self.name,
             "nodeUID": live["metadata"]["uid"],
             "bootID": live["status"]["nodeInfo"]["bootID"],
+            "lastRenewal": lease["spec"]["renewTime"],
             "by": "the benchmark",
             "reason": "it was never there",
         }

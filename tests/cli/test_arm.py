@@ -93,7 +93,10 @@ async def test_the_preview_names_what_would_be_acted_on_at_once(cluster: SmallCl
     await cluster.put({
         "apiVersion": "backstay.dev/v1alpha1", "kind": "DeathConfirmation",
         "metadata": {"name": "n1"},
-        "spec": {"node": "n1", "nodeUID": node["metadata"]["uid"], "bootID": "boot-of-n1"},
+        "spec": {
+            "node": "n1", "nodeUID": node["metadata"]["uid"], "bootID": "boot-of-n1",
+            "lastRenewal": "2020-01-01T00:00:00.000000Z",
+        },
     })  # fmt: skip
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
     await cluster.change(path, {"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}})

@@ -45,7 +45,9 @@ async def test_a_confirmation_of_another_boot_is_said_not_to_count(furnished: Fu
     node = await furnished.node("n1", silent=300)
     await furnished.confirmation(node, bootID="an-older-one")
     said = await furnished.cluster.run("viewer", "explain", "node/n1")
-    assert "It does not count: it is about another boot of n1." in " ".join(said.out.split())
+    assert "It does not count: it was given for another boot of the node." in " ".join(
+        said.out.split()
+    )
 
 
 async def test_a_confirmation_that_life_contradicts_is_said_not_to_count(
@@ -55,7 +57,7 @@ async def test_a_confirmation_that_life_contradicts_is_said_not_to_count(
     await furnished.confirmation(node)
     said = await furnished.cluster.run("viewer", "explain", "node/n1")
     words = " ".join(said.out.split())
-    assert "It does not count: n1 has shown life since." in words
+    assert "It does not count: the node has shown life since." in words
     assert "NEXT: backstay confirm-dead n1 --withdraw" in words
 
 
@@ -66,7 +68,7 @@ async def test_a_confirmation_is_said_not_to_count_while_guests_are_heard_of(
     await furnished.confirmation(node)
     said = await furnished.cluster.run("viewer", "explain", "node/n1", "-o", "json")
     [word] = json.loads(said.out)["evidence"]
-    assert word.endswith("It does not count: virt-handler of n1 is heard of.")
+    assert word.endswith("It does not count: the node's virt-handler is heard of.")
 
 
 async def test_a_machine_is_told_check_by_check(furnished: Furnished) -> None:

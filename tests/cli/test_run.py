@@ -18,6 +18,7 @@ from backstay.cli.run import command
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import LEASES, NODES
+from backstay.model.labels import HEARTBEAT
 from backstay.seam.aiohttp_serve import AiohttpServe
 from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.serve import Handler
@@ -143,8 +144,11 @@ async def test_a_failover_can_be_tried_on_the_embedded_cluster(tmp_path: Path) -
             node = (await client.merge_patch(NODES, "n1", off)).json()
             held = await controller.says("ProofMissing")
             assert json.loads(held)["node"] == "n1"
+            lease = (await client.get(LEASES, "n1", namespace="kube-node-lease")).json()
             spec = {
-                "node": "n1", "nodeUID": node["metadata"]["uid"],
+                "node": "n1", "lastRenewal": lease["spec"]["renewTime"],
+                "lastHeartbeat": node["metadata"]["annotations"][HEARTBEAT],
+                "nodeUID": node["metadata"]["uid"],
                 "bootID": node["status"]["nodeInfo"]["bootID"], "by": "ann", "reason": "plug",
             }  # fmt: skip
             await client.create(CONFIRMATIONS, {"metadata": {"name": "n1"}, "spec": spec})

@@ -24,7 +24,7 @@ async def in_use(cluster: SmallCluster) -> None:
     })  # fmt: skip
     await cluster.put({
         "apiVersion": ours, "kind": "Incident", "metadata": {"name": "n1-a"},
-        "spec": {"node": "n1", "nodeUID": "u", "bootID": "b"},
+        "spec": {"node": "n1", "nodeUID": "u", "bootID": "b", "lastRenewal": ""},
     })  # fmt: skip
     await cluster.put({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -82,7 +82,8 @@ async def test_what_may_not_be_removed_is_named_and_the_rest_goes(cluster: Small
     await in_use(cluster)
     await cluster.put({
         "apiVersion": "backstay.dev/v1alpha1", "kind": "DeathConfirmation",
-        "metadata": {"name": "n1"}, "spec": {"node": "n1", "nodeUID": "u", "bootID": "b"},
+        "metadata": {"name": "n1"},
+        "spec": {"node": "n1", "nodeUID": "u", "bootID": "b", "lastRenewal": ""},
     })  # fmt: skip
     said = await cluster.run("confirmer", "uninstall", "--yes", "-o", "json")
     assert said.code == 1

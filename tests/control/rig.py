@@ -23,8 +23,8 @@ from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.app import App, build
 from backstay.decide.failover import CHAIN, Check
 from backstay.kube.client import KubeClient
-from backstay.kube.resource import NODES, PODS, Resource
-from backstay.model.labels import TAINT
+from backstay.kube.resource import LEASES, NODES, PODS, Resource
+from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE, TAINT
 from backstay.seam import Seams
 from backstay.settings import Settings
 from backstay.sim.cluster.embedded import EmbeddedCluster
@@ -115,10 +115,13 @@ class Scene:
 
     async def confirm_dead(self, node: str) -> None:
         live = (await self.client.get(NODES, node)).json()
+        lease = (await self.client.get(LEASES, node, namespace=LEASE_NAMESPACE)).json()
         spec = {
             "node": node,
             "nodeUID": live["metadata"]["uid"],
             "bootID": live["status"]["nodeInfo"]["bootID"],
+            "lastRenewal": lease["spec"]["renewTime"],
+            "lastHeartbeat": (live["metadata"].get("annotations") or {}).get(HEARTBEAT, ""),
             "by": "alice",
             "reason": "its power is off",
         }

@@ -452,3 +452,28 @@ def test_the_stages_of_a_failover_are_measured() -> None:
         assert [stages.count(stage.value) for stage in Stage] == [1, 1, 1, 1, 4]
 
     play(scene)
+
+
+def test_a_confirmation_that_life_refuted_stays_void_for_a_controller_that_starts_anew() -> None:
+    """It was given for a node that lived. When that node is cut off again later, in the same boot,
+    a controller that saw nothing of it must not take the old word for a new one."""
+
+    async def scene(s: Scene) -> None:
+        victim = await set_up(s, *FOUR)
+        node = s.cluster.nodes[victim]
+        node.cut_off()
+        await asyncio.sleep(8)
+        await s.confirm_dead(victim)
+        node.heal()
+        await asyncio.sleep(30)
+        s.world.processes["backstay-1"].kill()
+        node.cut_off()
+        s.start_controller("backstay-2")
+        await until_lost(s, victim)
+        await asyncio.sleep(120)
+        assert s.copies("a") == [victim]
+        assert not await s.is_tainted(victim)
+        codes = {record.code for record in (await s.incident()).status.workloads}
+        assert codes == {"ConfirmationRefused"}
+
+    assert play(scene).doubles == []

@@ -25,7 +25,11 @@ def thing(resource: Resource, name: str, **spec: Any) -> dict[str, Any]:
 
 
 def word(name: str, **spec: Any) -> dict[str, Any]:
-    return thing(CONFIRMATIONS, name, **{"node": name, "nodeUID": "u", "bootID": "b"} | spec)
+    return thing(
+        CONFIRMATIONS,
+        name,
+        **{"node": name, "nodeUID": "u", "bootID": "b", "lastRenewal": ""} | spec,
+    )
 
 
 @asynccontextmanager

@@ -153,7 +153,7 @@ async def test_a_confirmation_and_an_incident_are_with_their_node(installed: Cou
     node = await add_node(installed, "n1", 100)
     await add_node(installed, "n2", 1)
     for kind, spec in (
-        ("DeathConfirmation", which(node, by="carla", reason="off")),
+        ("DeathConfirmation", which(node, by="carla", reason="off", lastRenewal="")),
         ("Incident", which(node)),
     ):
         await installed.put({

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from backstay.model.labels import HEARTBEAT
 from backstay.seam.system import SystemClock
 from backstay.sim.kubevirt.definitions import definitions
 from tests.support import objects as some
@@ -74,13 +75,22 @@ class Furnished:
         path = f"/api/v1/namespaces/{some.NAMESPACE}/pods/{name}/status"
         await self.cluster.change(path, {"status": phase})
 
+    def renewal(self, node: str) -> str:
+        """What the node's lease says now."""
+        leases = self.cluster.storage("leases.coordination.k8s.io")
+        said = {each["metadata"]["name"]: each["spec"]["renewTime"] for each in leases}
+        return str(said.get(node, ""))
+
     async def confirmation(self, node: Json, **spec: Any) -> None:
         name = node["metadata"]["name"]
         which = {"node": name, "nodeUID": node["metadata"]["uid"], "bootID": f"boot-of-{name}"}
         await self.cluster.put({
             "apiVersion": "backstay.dev/v1alpha1", "kind": "DeathConfirmation",
             "metadata": {"name": name},
-            "spec": which | {"by": "carla", "reason": "pulled the plug"} | spec,
+            "spec": which | {
+                "by": "carla", "reason": "pulled the plug", "lastRenewal": self.renewal(name),
+                "lastHeartbeat": (node["metadata"].get("annotations") or {}).get(HEARTBEAT, ""),
+            } | spec,
         })  # fmt: skip
 
     async def config(self, **spec: Any) -> None:

@@ -75,13 +75,25 @@ def config_row(config: Config) -> ConfigRow:
 
 
 class ConfirmationSpec(
-    msgspec.Struct, frozen=True, rename={"node_uid": "nodeUID", "boot_id": "bootID"}
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "node_uid": "nodeUID",
+        "boot_id": "bootID",
+        "last_renewal": "lastRenewal",
+        "last_heartbeat": "lastHeartbeat",
+    },
 ):
+    """Which boot of which node, and up to which sign of life: one that came after it was given
+    contradicts it for good, also for a controller that has not seen it come."""
+
     node: str
     node_uid: str
     boot_id: str
     by: str = ""
     reason: str = ""
+    last_renewal: str = ""
+    last_heartbeat: str = ""
 
 
 class ConfirmationWire(msgspec.Struct, frozen=True):
@@ -98,6 +110,8 @@ class ConfirmationRow(msgspec.Struct, frozen=True, gc=False):
     boot_id: str
     by: str
     reason: str
+    last_renewal: str
+    last_heartbeat: str
 
 
 def confirmation_row(wire: ConfirmationWire) -> ConfirmationRow:
@@ -111,6 +125,8 @@ def confirmation_row(wire: ConfirmationWire) -> ConfirmationRow:
         boot_id=spec.boot_id,
         by=spec.by,
         reason=spec.reason,
+        last_renewal=spec.last_renewal,
+        last_heartbeat=spec.last_heartbeat,
     )
 
 
@@ -161,6 +177,7 @@ INCIDENT_PROJECTION: Projection[Incident, IncidentRow] = Projection(Incident, in
 _TEXT: Schema = {"type": "string", "maxLength": 1024}
 _NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 253}
 _ID: Schema = {"type": "string", "minLength": 1, "maxLength": 128}
+_ID_OR_NOTHING: Schema = {"type": "string", "maxLength": 128}
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _FLAG: Schema = {"type": "boolean", "default": True}
 _FOREVER: Schema = {"rule": "self == oldSelf", "message": "it cannot be changed: delete it instead"}
@@ -184,10 +201,10 @@ def _config_schema() -> Schema:
     return _object({"mode": mode, "disarmed": disarmed, "protect": protect})
 
 
-def _which_boot(**more: Schema) -> Schema:
+def _which_boot(*required: str, **more: Schema) -> Schema:
     names = {"node": _NAME, "nodeUID": _ID, "bootID": _ID}
     rules = {"x-kubernetes-validations": [_FOREVER]}
-    return _object(names | more, *names, **rules)
+    return _object(names | more, *names, *required, **rules)
 
 
 def _incident_status() -> Schema:
@@ -284,7 +301,13 @@ def definitions() -> list[Schema]:
         ),
         _definition(
             CONFIRMATIONS,
-            _which_boot(by=_TEXT, reason=_TEXT),
+            _which_boot(
+                "lastRenewal",
+                by=_TEXT,
+                reason=_TEXT,
+                lastRenewal=_ID_OR_NOTHING,
+                lastHeartbeat=_ID_OR_NOTHING,
+            ),
             [
                 _column("Node", ".spec.node"),
                 _column("By", ".spec.by"),

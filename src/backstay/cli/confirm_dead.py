@@ -22,7 +22,7 @@ from backstay.apis.core import NODE_PROJECTION, NodeRow
 from backstay.cli.consent import Blind, at_terminal, near, our_kinds, own_name, say, wrapped
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
-from backstay.cli.signs import Signs, View, read_signs, watch
+from backstay.cli.signs import LeaseRow, Signs, View, read_signs, watch
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json
@@ -151,7 +151,7 @@ async def _look(session: Session, names: Sequence[str], *, reason: str, seconds:
     by = await own_name(client)
     for name in names:
         with suppress(errors.AlreadyExists):
-            await client.create(CONFIRMATIONS, _body(nodes[name], by, reason), dry_run=True)
+            await client.create(CONFIRMATIONS, _body(nodes[name], None, by, reason), dry_run=True)
     show_seconds = _Progress(", ".join(names))
     try:
         return await watch(client, nodes, names, seconds=seconds, progress=show_seconds.left)
@@ -263,28 +263,37 @@ async def _write(session: Session, seen: Sequence[Signs], reason: str) -> list[O
         if refusal:
             raise click.ClickException(f"{refusal} Nothing was written.")
     known = await _confirmations(session.client)
-    return [await _put(session.client, signs.row, known, by, reason) for signs in seen]
+    return [await _put(session.client, signs, known, by, reason) for signs in seen]
 
 
 async def _put(
-    client: KubeClient, node: NodeRow, known: Sequence[ConfirmationRow], by: str, reason: str
+    client: KubeClient, signs: Signs, known: Sequence[ConfirmationRow], by: str, reason: str
 ) -> Outcome:
+    node = signs.row
     mine = [row for row in known if row.node == node.key]
+    body = _body(node, signs.lease, by, reason)
     for row in mine:
-        if (row.node_uid, row.boot_id) == (node.uid, node.boot_id):
-            return Outcome(node.key, "already confirmed", _before(row))
-    # The name of a former boot's confirmation is needed again.
+        if _says_the_same(row, body["spec"]):
+            return Outcome(node.key, "already confirmed", f"by {row.by or 'somebody'}, as it is")
+    # One for a former boot, or from before a sign of life, counts no more; its name is needed.
     for row in mine:
         if row.key == node.key:
             await client.delete(CONFIRMATIONS, row.key, conditions={"uid": row.uid})
-    body = _body(node, by, reason)
     await client.create(CONFIRMATIONS, body, manager=MANAGER)
-    replaced = ", in place of one for a former boot" if mine else ""
+    replaced = ", in place of one that no longer counted" if mine else ""
     return Outcome(node.key, "confirmed dead", f"by {by}, for boot {node.boot_id}{replaced}")
 
 
-def _body(node: NodeRow, by: str, reason: str) -> Json:
-    spec = ConfirmationSpec(node.key, node.uid, node.boot_id, by, reason or "no reason given")
+def _body(node: NodeRow, lease: LeaseRow | None, by: str, reason: str) -> Json:
+    spec = ConfirmationSpec(
+        node=node.key,
+        node_uid=node.uid,
+        boot_id=node.boot_id,
+        by=by,
+        reason=reason or "no reason given",
+        last_renewal="" if lease is None else lease.renewed,
+        last_heartbeat=node.heartbeat,
+    )
     return {
         "apiVersion": CONFIRMATIONS.api_version,
         "kind": CONFIRMATIONS.kind,
@@ -293,11 +302,12 @@ def _body(node: NodeRow, by: str, reason: str) -> Json:
     }
 
 
-def _before(row: ConfirmationRow) -> str:
-    return (
-        f"by {row.by or 'somebody'}, for this boot. If a sign of life has voided it since: "
-        f"backstay confirm-dead {row.node} --withdraw, then again"
-    )
+def _says_the_same(row: ConfirmationRow, spec: Json) -> bool:
+    """Whether it is about the same boot, and nothing was heard of the node since it was given."""
+    about = (row.node_uid, row.boot_id, row.last_renewal, row.last_heartbeat)
+    return about == (
+        spec["nodeUID"], spec["bootID"], spec["lastRenewal"], spec["lastHeartbeat"],
+    )  # fmt: skip
 
 
 async def _withdraw(session: Session, names: Sequence[str]) -> list[Outcome]:

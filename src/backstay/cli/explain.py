@@ -25,7 +25,7 @@ from backstay.cli.status import controller_sentence, mode_sentence, who_acts
 from backstay.cli.subject import Kind, Subject, parse, unknown
 from backstay.cli.words import ago, bullet, fields, join, next_steps, paragraph, volume
 from backstay.decide import life as lives
-from backstay.decide.failover import CHAIN, Action, Decision, counts, decide, examine
+from backstay.decide.failover import CHAIN, Action, Decision, decide, examine, void
 from backstay.decide.readiness import readiness
 from backstay.kube import errors
 from backstay.kube.resource import PODS
@@ -250,15 +250,11 @@ def _evidence(picture: Picture, node: Sight) -> tuple[str, ...]:
         given = (
             f"{word.by} confirmed the death {ago(picture.now - word.seen_at)} ago: {word.reason}"
         )
-        facts = node.facts
-        if counts(word, facts) and lives.guests_alive(node.life, facts):
-            said.append(f"{given}. It does not count: virt-handler of {node.name} is heard of.")
-        elif counts(word, facts):
-            said.append(f"{given}. It counts.")
-        elif (word.node_uid, word.boot_id) != (facts.uid, facts.boot_id):
-            said.append(f"{given}. It does not count: it is about another boot of {node.name}.")
-        else:
-            said.append(f"{given}. It does not count: {node.name} has shown life since.")
+        because = void(word, node.facts)
+        if because is None and lives.guests_alive(node.life, node.facts):
+            because = "the node's virt-handler is heard of"
+        verdict = "It counts" if because is None else f"It does not count: {because}"
+        said.append(f"{given}. {verdict}.")
     return tuple(said)
 
 

@@ -84,9 +84,9 @@ def main() -> NoReturn:
     try:
         code = backstay.main(prog_name=name, standalone_mode=False)
     except click.ClickException as error:
-        # Not click's own code for wrong usage, which is 2: that says that workloads are held.
         error.show()
-        sys.exit(EXIT_ERROR)
+        # Not click's own code for wrong usage, which is 2: that says that workloads are held.
+        sys.exit(EXIT_ERROR if isinstance(error, click.UsageError) else error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
         sys.exit(EXIT_INTERRUPTED)

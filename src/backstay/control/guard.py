@@ -41,6 +41,8 @@ _log = logging.getLogger("backstay.guard")
 
 _PARALLEL = 16
 
+_REPLACED = "another node has taken its name"
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -86,7 +88,9 @@ class Guard:
             return Outcome()
         pods = [pod for workload in targets for pod in workload.pods]
         await incident.intend(pods, epoch=term.epoch, not_after=term.require())
-        await self._raise_barrier(before, targets, term)
+        if not await self._keep_scheduler_away(before, term):
+            return Outcome(why=Reason.ProofExpired.because(node=node, because=_REPLACED))
+        await self._mark(targets, term)
         told(Reason.BarrierRaised.because(node=node, count=len(pods)))
         return await self._remove_what_is_proven(node, targets, term, told)
 
@@ -98,11 +102,14 @@ class Guard:
         now = asyncio.get_running_loop().time()
         return decide(snapshot, now, times=self._times, chain=self._chain)
 
-    async def _raise_barrier(
-        self, before: Snapshot, targets: Sequence[Workload], term: Term
-    ) -> None:
+    async def _keep_scheduler_away(self, before: Snapshot, term: Term) -> bool:
+        """False if there is no such node any more: then nothing of it is touched."""
         facts = before.facts
-        await taints.put_on(self._client, facts.name, uid=facts.uid, not_after=term.require())
+        return await taints.put_on(
+            self._client, facts.name, uid=facts.uid, not_after=term.require()
+        )
+
+    async def _mark(self, targets: Sequence[Workload], term: Term) -> None:
         unmarked = [pod for workload in targets for pod in workload.pods if not pod.marked]
         await self._each(unmarked, pod_verbs.mark, term)
 

@@ -118,6 +118,7 @@ class Observer:
         confirmations: tuple[Confirmation, ...],
         now: float,
     ) -> None:
+        before = watched.life.state
         watched.life = life.step(
             watched.life,
             facts,
@@ -128,6 +129,9 @@ class Observer:
             recovered=watched.recovered,
             clean=not facts.tainted,
         )
+        if before is not Life.LOST and watched.life.state is Life.LOST:
+            # What was looked up when it was merely suspect may have changed: a migration ended.
+            watched.details = None
         if watched.life.state in (Life.HEALTHY, Life.SUSPECT, Life.RETURNING):
             watched.proven = watched.recovered = False
         if watched.life.state is Life.HEALTHY:

@@ -144,19 +144,34 @@ def sufficient(snapshot: Snapshot, now: float) -> Evidence | None:
 
 
 def counts(confirmation: Confirmation, facts: NodeFacts) -> bool:
-    """Whether it is about this boot, and nothing of the node was heard since we saw it."""
-    about = (confirmation.node_uid, confirmation.boot_id) == (facts.uid, facts.boot_id)
-    return about and _sign_after(confirmation.seen_at, facts) is None
+    """Whether it is about this boot, and nothing of the node was heard since it was given."""
+    return void(confirmation, facts) is None
+
+
+def is_about(confirmation: Confirmation, facts: NodeFacts) -> bool:
+    """Whether it speaks of this very boot."""
+    return (confirmation.node_uid, confirmation.boot_id) == (facts.uid, facts.boot_id)
+
+
+def void(confirmation: Confirmation, facts: NodeFacts) -> str | None:
+    """Why a confirmation does not count, in words."""
+    if not is_about(confirmation, facts):
+        return "it was given for another boot of the node"
+    if _sign_after(confirmation.seen_at, facts) is not None:
+        return "the node has shown life since"
+    if confirmation.last_renewal != facts.renewal:
+        return "the node's lease was renewed after it was given"
+    if confirmation.last_heartbeat != facts.heartbeat:
+        return "the node's virt-handler sent a heartbeat after it was given"
+    return None
 
 
 def refuted(snapshot: Snapshot) -> Why | None:
     """That a confirmation of this boot is contradicted by a sign of life, if it is."""
     facts = snapshot.facts
     for confirmation in snapshot.confirmations:
-        if (confirmation.node_uid, confirmation.boot_id) != (facts.uid, facts.boot_id):
-            continue
         sign = _sign_after(confirmation.seen_at, facts)
-        if sign is not None:
+        if sign is not None and is_about(confirmation, facts):
             return Reason.EvidenceContradicted.because(node=facts.name, sign=sign)
     return None
 
@@ -284,8 +299,13 @@ def is_guest_alive(case: Case) -> Objection | None:
 def is_it_proven(case: Case) -> Objection | None:
     if case.evidence is not None:
         return None
-    workload, node = case.workload, case.snapshot.facts.name
-    why = Reason.ProofMissing.because(workload=workload, node=node, risk=_risk(workload))
+    workload, facts = case.workload, case.snapshot.facts
+    for confirmation in case.snapshot.confirmations:
+        because = void(confirmation, facts)
+        if because is not None and is_about(confirmation, facts):
+            why = Reason.ConfirmationRefused.because(node=facts.name, because=because)
+            return Objection(Action.HOLD, why)
+    why = Reason.ProofMissing.because(workload=workload, node=facts.name, risk=_risk(workload))
     return Objection(Action.HOLD, why)
 
 

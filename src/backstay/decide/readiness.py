@@ -170,5 +170,7 @@ def _confirmed(dead: Snapshot) -> Snapshot:
         by="somebody",
         reason="asked in advance",
         seen_at=0.0,
+        last_renewal=facts.renewal,
+        last_heartbeat=facts.heartbeat,
     )
     return msgspec.structs.replace(dead, confirmations=(word,))

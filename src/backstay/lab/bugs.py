@@ -52,6 +52,8 @@ class _WithoutEvidence(Guard):
             by="nobody",
             reason="it is silent",
             seen_at=facts.looked_at,
+            last_renewal=facts.renewal,
+            last_heartbeat=facts.heartbeat,
         )
         return super()._proof(msgspec.structs.replace(after, confirmations=(made_up,)), targets)
 
@@ -72,11 +74,8 @@ class _WithoutPreconditions(Guard):
 class _WithoutTaint(Guard):
     """Leaves the node open to new pods."""
 
-    async def _raise_barrier(
-        self, before: Snapshot, targets: Sequence[Workload], term: Term
-    ) -> None:
-        another = msgspec.structs.replace(before.facts, uid="of another node")
-        await super()._raise_barrier(msgspec.structs.replace(before, facts=another), targets, term)
+    async def _keep_scheduler_away(self, before: Snapshot, term: Term) -> bool:
+        return True
 
     def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:
         facts = msgspec.structs.replace(after.facts, tainted=True)
@@ -86,10 +85,8 @@ class _WithoutTaint(Guard):
 class _WithoutMark(Guard):
     """Removes pods that a kubelet could still start."""
 
-    async def _raise_barrier(
-        self, before: Snapshot, targets: Sequence[Workload], term: Term
-    ) -> None:
-        await super()._raise_barrier(before, [], term)
+    async def _mark(self, targets: Sequence[Workload], term: Term) -> None:
+        return
 
     def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:
         seen = msgspec.structs.replace(after, workloads=tuple(map(_as_if_marked, after.workloads)))

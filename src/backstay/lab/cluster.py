@@ -19,9 +19,10 @@ from backstay.control.guard import Guard
 from backstay.decide.failover import CHAIN, Check
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
-from backstay.kube.resource import NAMESPACES, NODES, PODS, Resource
+from backstay.kube.resource import LEASES, NAMESPACES, NODES, PODS, Resource
 from backstay.lab.invariants import Inspector
 from backstay.lab.witness import Witness, workload_in, workload_of
+from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.seam import Seams
@@ -146,10 +147,13 @@ class LabCluster:
     async def death_of(self, node: str, *, by: str, reason: str) -> Json:
         """The object that ``backstay confirm-dead`` creates, about the boot that is there now."""
         live = (await self.client.get(NODES, node)).json()
+        lease = (await self.client.get(LEASES, node, namespace=LEASE_NAMESPACE)).json()
         spec = {
             "node": node,
             "nodeUID": live["metadata"]["uid"],
             "bootID": live["status"]["nodeInfo"]["bootID"],
+            "lastRenewal": lease["spec"]["renewTime"],
+            "lastHeartbeat": (live["metadata"].get("annotations") or {}).get(HEARTBEAT, ""),
             "by": by,
             "reason": reason,
         }

@@ -35,7 +35,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     """A person's word that one boot of a node is off, as it stands in the API.
 
-    ``seen_at`` is when *we* first saw it: a sign of life after that contradicts it.
+    ``seen_at`` is when *we* first saw it: a sign of life after that contradicts it. But whoever
+    starts anew has seen nothing, so it also names what was there when it was given: the lease's
+    last renewal and virt-handler's last heartbeat. They are compared as they stand, never as
+    times; where they differ, the node has lived since.
     """
 
     name: str
@@ -46,3 +49,5 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     reason: str
     seen_at: float
+    last_renewal: str = ""
+    last_heartbeat: str = ""

@@ -36,6 +36,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str
     ready: str = "Unknown"
     looked_at: float = 0.0
+    renewal: str = ""
+    """What its lease says about its last renewal; compared with itself only."""
+    heartbeat: str = ""
     lease_seen_at: float | None = None
     lease_changed_at: float | None = None
     heartbeat_changed_at: float | None = None

@@ -215,9 +215,9 @@ class Reason(Enum):
 
     ConfirmationRefused = Entry(
         "The confirmation that {node} is dead does not count: {because}.",
-        "A confirmation is bound to one boot of one node. It does not count for another boot, nor "
-        "for a node that has shown life since it was given.",
-        "backstay explain node/{node}",
+        "A confirmation is bound to one boot of one node, and to the last sign of life before it "
+        "was given. The node has lived since, so somebody has to look again.",
+        "make sure that {node} is off, then: backstay confirm-dead {node}",
     )
 
     def because(self, **about: object) -> Why:

@@ -58,6 +58,8 @@ class Advance(msgspec.Struct, frozen=True):
     why: Why
 
 
+CLOSED = "Closed"
+
 NO_ADVANCE: Mapping[str, Advance] = {}
 
 
@@ -147,6 +149,8 @@ def closed(status: IncidentStatus, why: Why, *, now_text: str) -> IncidentStatus
             code=why.code,
             sentence=why.sentence,
             next=why.next,
+            state=CLOSED,
+            held=0,
             closed_at=status.closed_at or now_text,
             timeline=_timeline(status.timeline, [why], now_text),
         )

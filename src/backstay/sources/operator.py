@@ -92,6 +92,8 @@ class OperatorSource:
             by=row.by or "somebody",
             reason=row.reason or "no reason given",
             seen_at=self._seen_at[row.uid],
+            last_renewal=row.last_renewal,
+            last_heartbeat=row.last_heartbeat,
         )
 
     def _confirmation_changed(

@@ -220,6 +220,7 @@ class _LeaseRow(msgspec.Struct, frozen=True):
     version: str
     holder: str
     renewed: float | None
+    renewal: str
     duration: float
 
 
@@ -231,6 +232,7 @@ def _lease_row(lease: _Lease) -> _LeaseRow:
         version=meta.resource_version,
         holder=spec.holder_identity or "",
         renewed=moment(spec.renew_time),
+        renewal=spec.renew_time or "",
         duration=float(spec.lease_duration_seconds or 15),
     )
 
@@ -262,6 +264,8 @@ def _word_row(word: _DatedWord) -> _WordRow:
         by=spec.by or "somebody",
         reason=spec.reason or "no reason given",
         seen_at=moment(meta.creation_timestamp) or 0.0,
+        last_renewal=spec.last_renewal,
+        last_heartbeat=spec.last_heartbeat,
     )
     return _WordRow(meta.name, meta.uid, meta.resource_version, confirmation)
 
@@ -379,6 +383,8 @@ def _sight(
         boot_id=row.boot_id,
         ready=row.ready,
         looked_at=now,
+        renewal="" if lease is None else lease.renewal,
+        heartbeat=row.heartbeat,
         lease_seen_at=renewed,
         lease_changed_at=renewed,
         heartbeat_changed_at=moment(row.heartbeat),
