@@ -1,6 +1,6 @@
 """``python -m bench``: measures, prints a table, writes bench/results.json.
 
-``make bench`` installs the peers first. It takes about five minutes on two quiet cores; on busy
+``make bench`` installs the peers first. It takes about nine minutes on two quiet cores; on busy
 ones every figure suffers, and the ratios suffer least.
 """
 
