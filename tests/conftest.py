@@ -22,6 +22,11 @@ from tests.support.installed import Installed, install
 settings.register_profile("backstay", deadline=None, derandomize=True, database=None)
 settings.load_profile("backstay")
 
+# These are not test modules by name, and other rooms' tests use them too, but their asserts should
+# explain themselves as well.
+for module in ("rig", "scenarios", "timeline"):
+    pytest.register_assert_rewrite(f"tests.sim.kubevirt.{module}")
+
 _BINARIES = pytest.StashKey[Binaries | BuildError]()
 
 

@@ -453,7 +453,7 @@ async def test_a_token_that_nobody_knows_is_unauthorized(control_plane: ControlP
         with pytest.raises(errors.Unauthorized) as caught:
             await client.list(NODES)
     assert str(caught.value) == (
-        "GET /api/v1/nodes: Unauthorized; the credentials are those of the harness: "
+        "GET /api/v1/nodes: Unauthorized; the credentials are those of given credentials: "
         "renew or correct them"
     )
 
@@ -480,7 +480,7 @@ async def test_a_certificate_of_another_authority_is_not_trusted(
     )
     assert str(caught.value).endswith(
         "; check the certificate authority, the server name and the client certificate of "
-        "the harness"
+        "given credentials"
     )
 
 
