@@ -45,6 +45,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     ``pods`` are all pods on the node that belong to it, the launcher before its helpers.
     ``label`` is what its labels say about protection: True, False, or None where they are silent.
+    ``uid`` is that of the object which its owner would look at, if it is known.
     ``run_strategy`` is a virtual machine's; ``restarts`` says whether somebody creates it anew
     once its pods are gone.
     """
@@ -54,6 +55,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     node: str
     pods: tuple[PodRef, ...]
+    uid: str = ""
     volumes: tuple[Volume, ...] = ()
     label: bool | None = None
     run_strategy: str = ""

@@ -81,6 +81,7 @@ def about_workload(workload: Workload) -> ObjectRef:
             kind=workload.kind.value,
             namespace=workload.namespace,
             name=workload.name,
+            uid=workload.uid,
         )
     pod = workload.pods[0] if workload.pods else None
     return ObjectRef(

@@ -147,7 +147,7 @@ def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: De
     if instance is None or instance.uid != owner.uid:
         bare = _workload(WorkloadKind.INSTANCE, owner.name, node, pods, details)
         unread = details.why_unread(INSTANCES, key) if instance is None else ""
-        return msgspec.structs.replace(bare, restarts=bool(unread), unread=unread)
+        return msgspec.structs.replace(bare, uid=owner.uid, restarts=bool(unread), unread=unread)
     machine = _machine_behind(instance, details)
     labels = [instance.labels, machine.labels] if machine else [instance.labels]
     found = msgspec.structs.replace(
@@ -155,6 +155,7 @@ def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: De
             WorkloadKind.INSTANCE, owner.name, node, pods, details,
             claims=instance.claims, labels=labels,
         ),
+        uid=instance.uid,
         restarts=instance.owner is not None,
         runs_on=_elsewhere(instance, node),
         pinned_by=_pin(node, pods) or _of_the_host(instance, node),
@@ -174,13 +175,14 @@ def _as_machine(
 ) -> Workload:
     """Known as its virtual machine, if it has one."""
     key = machine_of(instance)
-    if key is None:
+    if key is None or instance.owner is None:
         return guest
     unread = "" if machine else details.why_unread(VIRTUAL_MACHINES, key)
     return msgspec.structs.replace(
         guest,
         kind=WorkloadKind.VIRTUAL_MACHINE,
         name=key.rpartition("/")[2],
+        uid=instance.owner.uid,
         run_strategy=machine.run_strategy if machine else "",
         restarts=not machine.deleting if machine else bool(unread),
         unread=unread,
@@ -230,6 +232,7 @@ def _workload(
         namespace=first.namespace,
         name=name,
         node=node,
+        uid=first.uid,
         pods=tuple(map(_reference, pods)),
         volumes=tuple(_volume(node, beside(first.key, claim), details) for claim in mounted),
         also_writes=tuple(dict.fromkeys(other for pod in pods for other in pod.others)),
