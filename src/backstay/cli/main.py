@@ -4,19 +4,19 @@ No traceback reaches a person: what we foresaw is one sentence, and what we did 
 sentence as well, with the way to see more (``BACKSTAY_DEBUG=1``).
 """
 
-import importlib
 import os
 import sys
 from typing import NoReturn
 
 import click
 
+from backstay.cli.lazy import LazyGroup
+
 EXIT_ERROR = 1
 EXIT_HELD = 2
 EXIT_BLIND = 3
 EXIT_INTERRUPTED = 130
 
-# The help line is kept here, so that listing the commands imports none of them.
 _COMMANDS = {
     "arm": "Let Backstay act; shows what that changes, and asks.",
     "confirm-dead": "Vouch that a node is off, so that its workloads can start elsewhere.",
@@ -29,6 +29,7 @@ _COMMANDS = {
     "manifests": "Print everything that an installation consists of, for kubectl apply -f -.",
     "readiness": "Show what would happen if a node died now.",
     "replay": "Decide again what the flight recorder kept, and show what differs.",
+    "sim": "Play disasters on a cluster in memory, under virtual time.",
     "status": "Show what is down, why it is held, and what to do next.",
     "run": "Run the controller.",
     "uninstall": "Remove every trace of Backstay from the cluster.",
@@ -36,40 +37,9 @@ _COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands live in modules of the same name and load when they are used.
-
-    A dash in a command's name is an underscore in its module's.
-    """
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command = importlib.import_module(f"backstay.cli.{cmd_name.replace('-', '_')}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(_COMMANDS.items()))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            import difflib  # a wrong name is rare, and this import is not free
-
-            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"{args[0]!r} is not a command of {ctx.info_name}.{hint}")
-        return super().resolve_command(ctx, args)
-
-
 @click.group(
     cls=LazyGroup,
+    lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Run 'backstay COMMAND --help' for the options of a command.",
 )
