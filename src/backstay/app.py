@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict, Unpack
 
 from backstay import __version__
 from backstay.apis.backstay import ConfigRow, ConfirmationRow
@@ -43,6 +43,17 @@ _STALLED = 30.0
 _LAST_WORDS = 5.0
 
 
+class Parts(TypedDict, total=False):
+    """What a controller can be built of instead of the shipped parts. It is there for those who
+    prove that each check, and each step of watching and acting, is needed."""
+
+    chain: Sequence[Check]
+    guard: type[Guard]
+    loop: type[FailoverLoop]
+    observer: type[Observer]
+    leadership: type[Leadership]
+
+
 class App:
     """One controller; made by ``build``. Implements ``record.endpoints.Report``."""
 
@@ -52,8 +63,11 @@ class App:
         seams: Seams,
         client: KubeClient,
         *,
-        chain: Sequence[Check],
-        guard: type[Guard],
+        chain: Sequence[Check] = CHAIN,
+        guard: type[Guard] = Guard,
+        loop: type[FailoverLoop] = FailoverLoop,
+        observer: type[Observer] = Observer,
+        leadership: type[Leadership] = Leadership,
     ) -> None:
         times = settings.times
         self.settings = settings
@@ -72,8 +86,8 @@ class App:
             window=times.suspect,
             on_look=self._looked,
         )
-        self.observer = Observer(client, self.nodes, self.operator, times=times)
-        self.loop = FailoverLoop(
+        self.observer = observer(client, self.nodes, self.operator, times=times)
+        self.loop = loop(
             client,
             nodes=self.nodes,
             observer=self.observer,
@@ -90,7 +104,7 @@ class App:
             times=times,
             chain=chain,
         )
-        self.leadership = Leadership(
+        self.leadership = leadership(
             client,
             namespace=settings.namespace,
             name=settings.lease,
@@ -269,17 +283,9 @@ class App:
         return found
 
 
-def build(
-    settings: Settings,
-    seams: Seams,
-    client: KubeClient,
-    *,
-    chain: Sequence[Check] = CHAIN,
-    guard: type[Guard] = Guard,
-) -> App:
-    """A controller. ``chain`` and ``guard`` are there for those who prove that each check and
-    each step of the guarded write is needed."""
-    return App(settings, seams, client, chain=chain, guard=guard)
+def build(settings: Settings, seams: Seams, client: KubeClient, **instead: Unpack[Parts]) -> App:
+    """A controller, of the shipped parts but for what is named ``instead``."""
+    return App(settings, seams, client, **instead)
 
 
 def _recorder(settings: Settings, seams: Seams) -> FlightRecorder | None:

@@ -9,14 +9,12 @@ goes through the same steps ten times faster.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS, definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
-from backstay.app import App, build
-from backstay.control.guard import Guard
-from backstay.decide.failover import CHAIN, Check
+from backstay.app import App, Parts, build
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
 from backstay.kube.resource import LEASES, NAMESPACES, NODES, PODS, Resource
@@ -115,20 +113,12 @@ class LabCluster:
         pods = (dict(stored.object) for stored in self.store.all(PODS.label))
         return [pod for pod in pods if pod["spec"].get("nodeName")]
 
-    def start_backstay(
-        self,
-        name: str,
-        *,
-        chain: Sequence[Check] = CHAIN,
-        guard: type[Guard] = Guard,
-    ) -> None:
+    def start_backstay(self, name: str, **instead: Unpack[Parts]) -> None:
         """A controller on a machine of its own, which the API knows as the user ``name``."""
 
         async def main(seams: Seams) -> None:
             client = KubeClient(seams.transport, self.embedded.access(name), user_agent="backstay")
-            app = self.apps[name] = build(
-                settings(name, self.factor), seams, client, chain=chain, guard=guard
-            )
+            app = self.apps[name] = build(settings(name, self.factor), seams, client, **instead)
             await app.run()
 
         machine = self._machines[name] = self._ground.machine(name)
