@@ -1,0 +1,439 @@
+"""Scenario: a disaster as a value, and as YAML that people can read.
+
+A scenario asks a question (*what if the node comes back while its VMs are being moved?*), says
+what there is, what happens to it and when, and what is expected at the end::
+
+    name: node-dies
+    question: What if a node dies and somebody confirms it?
+    nodes: [n1, n2, n3]
+    workloads:
+      vms: [{name: till, node: n2}]
+    steps:
+      - {at: 5, do: kill, node: n2}
+      - {at: 60, do: confirm, node: n2}
+    until: 120
+    expect:
+      recovered: [till]
+
+* All times are seconds of virtual time. Zero is when everything runs and a controller leads.
+* A step with ``after`` or ``afterWrites`` waits, from its time on, until our controllers have
+  written so often: ``after: mark`` is when a pod has been marked as deleted, ``afterWrites: 3``
+  when three writes of any kind were carried out (leases and Events are not counted).
+* A step that makes no sense when its time comes, such as to kill what is dead, does nothing.
+* What ``expect`` does not name is not looked at, except for ``breaches``: of those there are none
+  unless it says so.
+
+``load`` answers bad input with one sentence that names the file and the field.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+import yaml
+
+from backstay.model.policy import Mode
+
+_MOST_SECONDS = 86_400.0
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
+_PLACE = re.compile(r" - at `(key in )?\$\.?(.*?)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$")
+_MISSING = re.compile(r"Object missing required field `(.*)`$")
+
+
+class BadScenario(Exception):
+    """One sentence: the file, the field, and what is wrong with it."""
+
+
+class _Part(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"
+):
+    """How all parts are written."""
+
+
+class Claim(StrEnum):
+    """Where a disk can be used."""
+
+    SHARED = "shared"
+    """From every node, by several at once (ReadWriteMany)."""
+    SINGLE = "single"
+    """From every node, by one at a time (ReadWriteOnce)."""
+    LOCAL = "local"
+    """From the node on which it was made."""
+
+
+class Vm(_Part, frozen=True, kw_only=True):
+    """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else."""
+
+    name: str
+    node: str = ""
+    run_strategy: str = "Always"
+    claims: tuple[Claim, ...] = (Claim.SHARED,)
+    labels: dict[str, str] = {}
+    pinned: bool = False
+
+
+class StatefulSet(_Part, frozen=True, kw_only=True):
+    """Its replicas ``db-0``, ``db-1`` and so on are workloads of their own."""
+
+    name: str
+    replicas: int = 1
+    node: str = ""
+    claims: tuple[Claim, ...] = (Claim.SHARED,)
+    labels: dict[str, str] = {}
+
+
+class Deployment(_Part, frozen=True, kw_only=True):
+    """One replica, without a disk."""
+
+    name: str
+    node: str = ""
+    labels: dict[str, str] = {}
+
+
+class Workloads(_Part, frozen=True, kw_only=True):
+    vms: tuple[Vm, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    deployments: tuple[Deployment, ...] = ()
+
+    def names(self) -> tuple[str, ...]:
+        """Of all that can be said to run, as ``expect`` calls them."""
+        replicas = [f"{s.name}-{n}" for s in self.stateful_sets for n in range(s.replicas)]
+        return (*(vm.name for vm in self.vms), *replicas, *(d.name for d in self.deployments))
+
+
+class PolicySpec(_Part, frozen=True, kw_only=True):
+    """``disarmed_for`` is how many seconds from zero on somebody has disarmed us."""
+
+    mode: Mode = Mode.ARMED
+    disarmed_for: float = 0.0
+    virtual_machines: bool = True
+    stateful_sets: bool = True
+
+
+class Do(StrEnum):
+    """What can happen. ``_NEEDS`` says which field each of them is about."""
+
+    KILL = "kill"
+    BOOT = "boot"
+    """Somebody presses the button: power, and a new boot."""
+    FREEZE = "freeze"
+    THAW = "thaw"
+    CUT = "cut"
+    CUT_OUT = "cut-out"
+    """Nothing gets from the node to others; it hears them."""
+    CUT_IN = "cut-in"
+    """Nothing gets from others to the node; they hear it."""
+    HEAL = "heal"
+    KILL_KUBELET = "kill-kubelet"
+    START_KUBELET = "start-kubelet"
+    CONFIRM = "confirm"
+    """Somebody vouches for the death of the boot that the API knows at this moment."""
+    WITHDRAW = "withdraw"
+    DELETE_NODE = "delete-node"
+    REMOVE_TAINT = "remove-taint"
+    """Somebody takes our taint off."""
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+
+    ARM = "arm"
+    DISARM = "disarm"
+    """For ``seconds``."""
+    OBSERVE = "observe"
+    DELETE_CONFIG = "delete-config"
+
+    KILL_CONTROLLER = "kill-controller"
+    START_CONTROLLER = "start-controller"
+    PAUSE_CONTROLLER = "pause-controller"
+    RESUME_CONTROLLER = "resume-controller"
+    CUT_CONTROLLER = "cut-controller"
+    HEAL_CONTROLLER = "heal-controller"
+    SKEW_CONTROLLER = "skew-controller"
+    """Its time of day is set ``seconds`` forward, or back."""
+    DELETE_LEASE = "delete-lease"
+    """Somebody deletes the lease by which our controllers agree on who leads."""
+
+    KILL_API = "kill-api"
+    START_API = "start-api"
+    KILL_PROGRAM = "kill-program"
+    START_PROGRAM = "start-program"
+    """Of the control plane: ``kube-scheduler``, ``virt-controller`` and so on."""
+
+    DELETE_VM = "delete-vm"
+    STOP_VM = "stop-vm"
+    FORCE_DELETE = "force-delete"
+    """Somebody deletes the pods of a workload without grace, as with kubectl --force."""
+    PROTECT = "protect"
+    UNPROTECT = "unprotect"
+    """The label by which an owner says whether we may touch the workload's pods."""
+
+
+class After(StrEnum):
+    """A kind of write of ours that a step can wait for."""
+
+    INCIDENT = "incident"
+    INTENT = "intent"
+    TAINT = "taint"
+    MARK = "mark"
+    REMOVAL = "removal"
+    UNTAINT = "untaint"
+    CLOSED = "closed"
+
+
+PROGRAMS = ("kube-controller-manager", "kube-scheduler", "csi-attacher", "virt-controller")
+
+_VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM})
+
+_NEEDS: Mapping[Do, str] = {
+    **dict.fromkeys(
+        (
+            Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.HEAL,
+            Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
+            Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON,
+        ),
+        "node",
+    ),
+    **dict.fromkeys(
+        (
+            Do.KILL_CONTROLLER, Do.START_CONTROLLER, Do.PAUSE_CONTROLLER, Do.RESUME_CONTROLLER,
+            Do.CUT_CONTROLLER, Do.HEAL_CONTROLLER, Do.SKEW_CONTROLLER,
+        ),
+        "controller",
+    ),
+    **dict.fromkeys((Do.KILL_PROGRAM, Do.START_PROGRAM), "program"),
+    **dict.fromkeys(
+        (Do.DELETE_VM, Do.STOP_VM, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT), "workload"
+    ),
+}  # fmt: skip
+"""Verbs that are not in here are about the whole cluster."""
+
+
+class Step(_Part, frozen=True, kw_only=True):
+    """``at``: not before. See the module for ``after`` and ``after_writes``."""
+
+    at: float
+    do: Do
+    node: str = ""
+    controller: str = ""
+    program: str = ""
+    workload: str = ""
+    seconds: float = 0.0
+    after: After | None = None
+    after_writes: int = 0
+
+    @property
+    def about(self) -> str:
+        """The name of what it happens to; empty for the whole cluster."""
+        field = _NEEDS.get(self.do, "")
+        return str(getattr(self, field)) if field else ""
+
+    @property
+    def waits(self) -> bool:
+        return self.after is not None or self.after_writes > 0
+
+
+class Expect(_Part, frozen=True, kw_only=True):
+    """What is to be true at the end. None is for what nobody asks about.
+
+    ``recovered``: what was taken from its node by us and runs elsewhere. ``held``: by which code
+    what is down is held. ``untouched``: none of its pods was touched by us. ``down``: runs nowhere.
+    ``taints``: nodes with our taint. ``open``: nodes with an open incident. ``says``: codes that
+    some incident told of, in any order. ``breaches``: invariants that break.
+    """
+
+    recovered: tuple[str, ...] | None = None
+    held: dict[str, str] | None = None
+    untouched: tuple[str, ...] | None = None
+    down: tuple[str, ...] | None = None
+    taints: tuple[str, ...] | None = None
+    open: tuple[str, ...] | None = None
+    says: tuple[str, ...] | None = None
+    breaches: tuple[str, ...] = ()
+
+
+class Scenario(_Part, frozen=True, kw_only=True):
+    """See the module. ``answer`` is for people; ``bug`` names one of ``lab/bugs.py``; nodes that
+    are ``exempt`` carry the label of that name."""
+
+    name: str
+    question: str
+    answer: str = ""
+    topic: str = ""
+    seed: int = 1
+    nodes: tuple[str, ...]
+    exempt: tuple[str, ...] = ()
+    workloads: Workloads = Workloads()
+    policy: PolicySpec = PolicySpec()
+    controllers: int = 1
+    bug: str = ""
+    steps: tuple[Step, ...] = ()
+    until: float
+    expect: Expect = Expect()
+
+    @property
+    def controller_names(self) -> tuple[str, ...]:
+        return tuple(f"backstay-{number + 1}" for number in range(self.controllers))
+
+
+# As YAML
+
+
+def load(text: str | bytes, *, file: str = "the scenario") -> Scenario:
+    """Raises ``BadScenario``."""
+    try:
+        plain = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadScenario(f"{file}: it is not YAML{_where(error)}.") from None
+    except RecursionError:
+        raise BadScenario(f"{file}: it is nested too deeply.") from None
+    if not isinstance(plain, dict):
+        raise BadScenario(f"{file}: a scenario is a mapping with name, question, nodes and until.")
+    try:
+        scenario = msgspec.convert(plain, Scenario)
+    except msgspec.ValidationError as error:
+        raise BadScenario(f"{file}: {_sentence(str(error))}") from None
+    for field, wrong in _wrongs(scenario):
+        raise BadScenario(f"{file}: {field}: {wrong}.")
+    return scenario
+
+
+def dump(scenario: Scenario) -> str:
+    """As YAML, from which ``load`` makes the same scenario."""
+    plain = msgspec.to_builtins(scenario)
+    return yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=98)
+
+
+class _Dumper(yaml.SafeDumper):
+    """A step or a workload takes one line."""
+
+
+def _represent(dumper: yaml.SafeDumper, value: dict[str, object]) -> yaml.MappingNode:
+    small = all(not isinstance(each, dict | list | tuple) for each in value.values())
+    is_line = small and bool({"do", "node"} & value.keys())
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=is_line)
+
+
+_Dumper.add_representer(dict, _represent)
+
+
+def _where(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or ""
+    place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return place + (f" ({problem})" if problem else "")
+
+
+def _sentence(message: str) -> str:
+    """msgspec's words, with the field in front."""
+    found = _PLACE.search(message)
+    place = found[2] if found else ""
+    what = message[: found.start()] if found else message
+    if match := _UNKNOWN.match(what):
+        return f"{_joined(place, match[1])}: there is no such field."
+    if match := _MISSING.match(what):
+        return f"{_joined(place, match[1])}: it is missing."
+    what = what[:1].lower() + what[1:].replace("`", "").rstrip(".")
+    return f"{place}: {what}." if place else f"{what}."
+
+
+def _joined(place: str, field: str) -> str:
+    return f"{place}.{field}" if place else field
+
+
+# What types cannot say
+
+
+def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Field and fault; the first is told."""
+    if not _NAME.fullmatch(scenario.name):
+        yield "name", "it is to consist of small letters, digits and dashes"
+    if not scenario.nodes:
+        yield "nodes", "at least one node is needed"
+    if not 1 <= scenario.controllers <= 9:
+        yield "controllers", "between 1 and 9 of them are needed"
+    if not 0 < scenario.until <= _MOST_SECONDS:
+        yield "until", f"it is to be more than 0 and at most {_MOST_SECONDS:.0f} seconds"
+    yield from _names(scenario)
+    for number, step in enumerate(scenario.steps):
+        for field, wrong in _wrong_step(step, scenario):
+            yield f"steps[{number}].{field}", wrong
+    yield from _expectations(scenario)
+
+
+def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    yield from _each_once("nodes", scenario.nodes)
+    for name in scenario.exempt:
+        if name not in scenario.nodes:
+            yield "exempt", _no_such("node", name)
+    kinds: dict[str, tuple[Vm | StatefulSet | Deployment, ...]] = {
+        "vms": scenario.workloads.vms,
+        "statefulSets": scenario.workloads.stateful_sets,
+        "deployments": scenario.workloads.deployments,
+    }
+    for kind, members in kinds.items():
+        for number, each in enumerate(members):
+            field = f"workloads.{kind}[{number}]"
+            if each.node and each.node not in scenario.nodes:
+                yield f"{field}.node", _no_such("node", each.node)
+            if isinstance(each, Vm) and each.pinned and not each.node:
+                yield f"{field}.pinned", "it needs a node to be pinned to"
+            if isinstance(each, StatefulSet) and not 1 <= each.replicas <= 50:
+                yield f"{field}.replicas", "between 1 and 50 of them are needed"
+    yield from _each_once("workloads", scenario.workloads.names())
+
+
+def _each_once(field: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for number, name in enumerate(names):
+        if not _NAME.fullmatch(name):
+            yield field, f"{name!r} is to consist of small letters, digits and dashes"
+        if name in names[:number]:
+            yield field, f"there are two of the name {name}"
+
+
+def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
+    needed = _NEEDS.get(step.do, "")
+    known = {
+        "node": scenario.nodes,
+        "controller": scenario.controller_names,
+        "program": PROGRAMS,
+        "workload": scenario.workloads.names(),
+    }
+    for field, names in known.items():
+        name = getattr(step, field)
+        if field == needed and not name:
+            yield field, f"{step.do} needs one"
+        elif name and field not in (needed, "controller"):
+            yield field, f"{step.do} has none"
+        elif name and name not in names:
+            yield field, _no_such(field, name)
+    if step.do in _VM_VERBS and step.workload not in {vm.name for vm in scenario.workloads.vms}:
+        yield "workload", f"{step.workload} is no VM"
+    if not 0 <= step.at <= scenario.until:
+        yield "at", f"it is to be between 0 and the end, which is at {scenario.until:g}"
+    if step.after_writes < 0:
+        yield "afterWrites", "it is a number of writes, and cannot be negative"
+    if step.do is Do.DISARM and step.seconds <= 0:
+        yield "seconds", "disarm needs to know for how long"
+    if abs(step.seconds) > _MOST_SECONDS:
+        yield "seconds", f"at most {_MOST_SECONDS:.0f}"
+
+
+def _expectations(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    expect, workloads = scenario.expect, scenario.workloads.names()
+    known: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+        ("recovered", "workload", expect.recovered or (), workloads),
+        ("held", "workload", tuple(expect.held or ()), workloads),
+        ("untouched", "workload", expect.untouched or (), workloads),
+        ("down", "workload", expect.down or (), workloads),
+        ("taints", "node", expect.taints or (), scenario.nodes),
+        ("open", "node", expect.open or (), scenario.nodes),
+    )
+    for field, kind, given, names in known:
+        for name in given:
+            if name not in names:
+                yield f"expect.{field}", _no_such(kind, name)
+
+
+def _no_such(kind: str, name: str) -> str:
+    return f"there is no {kind} {name}"
