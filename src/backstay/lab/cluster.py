@@ -32,6 +32,8 @@ from backstay.sim.kubevirt import KubeVirt, VirtHandler, install, virtual_machin
 from backstay.sim.nodes.machine import Machine
 
 NAMESPACE = "shop"
+CONTROLLER = "controller"
+"""The program of ours on each of its machines."""
 
 _SCHEDULABLE = "kubevirt.io/schedulable"
 _PATIENCE = 60.0
@@ -53,9 +55,9 @@ class LabCluster:
 
     def __init__(self, ground: Ground, *, factor: float = 1.0) -> None:
         self.apps: dict[str, App] = {}
-        self._machines: dict[str, Machine] = {}
+        self.machines: dict[str, Machine] = {}
         self.protected: set[str] = set()
-        self.witness = Witness(is_ours=lambda user: user in self._machines)
+        self.witness = Witness(is_ours=lambda user: user in self.machines)
         self.inspector = Inspector(self.witness)
         self.embedded = EmbeddedCluster(
             ground, timers=Timers().scaled(factor), front=self.witness.front
@@ -114,15 +116,17 @@ class LabCluster:
         return [pod for pod in pods if pod["spec"].get("nodeName")]
 
     def start_backstay(self, name: str, **instead: Unpack[Parts]) -> None:
-        """A controller on a machine of its own, which the API knows as the user ``name``."""
+        """A controller on a machine of its own, which the API knows as the user ``name``; or
+        again, on the machine that it had, after it was killed."""
 
         async def main(seams: Seams) -> None:
             client = KubeClient(seams.transport, self.embedded.access(name), user_agent="backstay")
             app = self.apps[name] = build(settings(name, self.factor), seams, client, **instead)
             await app.run()
 
-        machine = self._machines[name] = self._ground.machine(name)
-        machine.start("controller", main)
+        if name not in self.machines:
+            self.machines[name] = self._ground.machine(name)
+        self.machines[name].start(CONTROLLER, main)
 
     def _takes_guests(self, name: str) -> bool:
         node = self.witness.stored(NODES.label, name) or {"metadata": {}}

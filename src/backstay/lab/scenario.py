@@ -29,11 +29,10 @@ what there is, what happens to it and when, and what is expected at the end::
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 import yaml
-
-from backstay.model.policy import Mode
 
 _MOST_SECONDS = 86_400.0
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
@@ -68,7 +67,7 @@ class Vm(_Part, frozen=True, kw_only=True):
 
     name: str
     node: str = ""
-    run_strategy: str = "Always"
+    run_strategy: Literal["Always", "RerunOnFailure", "Manual", "Once"] = "Always"
     claims: tuple[Claim, ...] = (Claim.SHARED,)
     labels: dict[str, str] = {}
     pinned: bool = False
@@ -106,7 +105,7 @@ class Workloads(_Part, frozen=True, kw_only=True):
 class PolicySpec(_Part, frozen=True, kw_only=True):
     """``disarmed_for`` is how many seconds from zero on somebody has disarmed us."""
 
-    mode: Mode = Mode.ARMED
+    mode: Literal["Observe", "Armed"] = "Armed"
     disarmed_for: float = 0.0
     virtual_machines: bool = True
     stateful_sets: bool = True

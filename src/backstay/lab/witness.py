@@ -79,6 +79,8 @@ class Witness:
     """One for each cluster. ``is_ours`` tells our controllers by the user that they are."""
 
     def __init__(self, *, is_ours: Callable[[str], bool]) -> None:
+        self.calls = 0
+        """Requests of ours, also those that only look."""
         self._is_ours = is_ours
         self._asking: Asked | None = None
         self._told: list[Callable[[Happening], None]] = []
@@ -111,7 +113,9 @@ class Witness:
     async def handle(self, inbound: Inbound) -> Answer:
         assert self._api is not None, "nobody asks before there is an API"
         user = inbound.headers.get("authorization", "").removeprefix("Bearer ")
-        target = self._target(inbound) if self._is_ours(user) else None
+        ours = self._is_ours(user)
+        self.calls += ours
+        target = self._target(inbound) if ours else None
         if target is None:
             return await self._api.handle(inbound)
         if inbound.method not in _CHANGES:

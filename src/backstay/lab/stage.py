@@ -1,0 +1,205 @@
+"""Stage: sets up what a scenario begins with, until everything runs and a controller leads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Unpack
+
+from backstay.apis.apps import STATEFUL_SETS
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.app import Parts
+from backstay.kube.resource import NODES, PODS, Resource
+from backstay.lab.cluster import NAMESPACE, LabCluster
+from backstay.lab.scenario import Claim, Deployment, Scenario, StatefulSet, Vm, Workloads
+from backstay.lab.witness import workload_in
+from backstay.model.labels import EXEMPT
+from backstay.sim.cluster.claims import LOCAL, storage_class
+from backstay.sim.kubevirt import virtual_machine
+
+Json = dict[str, Any]
+
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+_SETTLING = 15.0
+"""Seconds in which our controllers see every node renew its lease."""
+
+
+class Stage:
+    """See the module. ``instead`` is what our controllers are built of, now and on restarts."""
+
+    def __init__(self, cluster: LabCluster, scenario: Scenario, **instead: Unpack[Parts]) -> None:
+        self.cluster = cluster
+        self.scenario = scenario
+        self._instead = instead
+        self._client = cluster.client
+
+    async def set_up(self) -> None:
+        scenario, cluster = self.scenario, self.cluster
+        await cluster.boot(*scenario.nodes)
+        for name in scenario.exempt:
+            labels = {"metadata": {"labels": {EXEMPT: "true"}}}
+            await self._client.merge_patch(NODES, name, labels)
+        await self._start_workloads(scenario.workloads)
+        await self._set_policy()
+        for name in scenario.controller_names:
+            self.start_controller(name)
+        await cluster.eventually(lambda: cluster.leader is not None)
+        await asyncio.sleep(_SETTLING)
+        if scenario.policy.disarmed_for:
+            await self.configure(disarmed_for=scenario.policy.disarmed_for)
+
+    def start_controller(self, name: str) -> None:
+        self.cluster.start_backstay(name, **self._instead)
+
+    # What people have said
+
+    async def _set_policy(self) -> None:
+        policy = self.scenario.policy
+        protect = {
+            "virtualMachines": policy.virtual_machines, "statefulSets": policy.stateful_sets,
+        }  # fmt: skip
+        if policy.mode == "Armed" or not all(protect.values()):
+            await self.configure(mode=policy.mode, protect=protect)
+
+    async def configure(self, *, disarmed_for: float = 0.0, **spec: Any) -> None:
+        """Changes what is named and nothing else."""
+        if disarmed_for:
+            until = self.cluster.witness.wall_now() + timedelta(seconds=disarmed_for)
+            spec["disarmed"] = {"until": until.isoformat(), "reason": "they are at work"}
+        if self.cluster.witness.stored(CONFIGS.label, CONFIG_NAME) is None:
+            config = {"metadata": {"name": CONFIG_NAME}, "spec": spec}
+            await self._client.create(CONFIGS, config)
+        else:
+            await self._client.merge_patch(CONFIGS, CONFIG_NAME, {"spec": spec})
+
+    # Workloads, one after the other, so that they are placed alike every time
+
+    async def _start_workloads(self, workloads: Workloads) -> None:
+        wanted = [vm.claims for vm in workloads.vms] + [s.claims for s in workloads.stateful_sets]
+        if any(Claim.LOCAL in claims for claims in wanted):
+            await self._client.create(_CLASSES, storage_class(LOCAL, driver=LOCAL, waits=True))
+        for vm in workloads.vms:
+            async with self._only_on(vm.node):
+                await self._start_vm(vm)
+        for stateful_set in workloads.stateful_sets:
+            async with self._only_on(stateful_set.node):
+                await self._start_stateful_set(stateful_set)
+        for deployment in workloads.deployments:
+            async with self._only_on(deployment.node):
+                await self._client.create(DEPLOYMENTS, _deployment(deployment), namespace=NAMESPACE)
+                await self._running((deployment.name,))
+
+    @asynccontextmanager
+    async def _only_on(self, node: str) -> AsyncIterator[None]:
+        """What is created meanwhile is put there, and may go anywhere later."""
+        others = [name for name in self.scenario.nodes if node and name != node]
+        for name in others:
+            await self._cordon(name, on=True)
+        yield
+        for name in others:
+            await self._cordon(name, on=False)
+        await self.cluster.embedded.settled()
+
+    async def _cordon(self, name: str, *, on: bool) -> None:
+        await self._client.merge_patch(NODES, name, {"spec": {"unschedulable": on or None}})
+
+    async def _start_vm(self, vm: Vm) -> None:
+        claims = [f"{vm.name}-disk-{number + 1}" for number in range(len(vm.claims))]
+        for name, kind in zip(claims, vm.claims, strict=True):
+            claim = {"metadata": {"name": name}, "spec": _claim_spec(kind)}
+            await self._client.create(CLAIMS, claim, namespace=NAMESPACE)
+        body = virtual_machine(
+            vm.name,
+            namespace=NAMESPACE,
+            run_strategy=vm.run_strategy,
+            claims=claims,
+            labels=vm.labels,
+            node_selector={_HOSTNAME: vm.node} if vm.pinned else None,
+        )
+        await self._client.create(VIRTUAL_MACHINES, body, namespace=NAMESPACE)
+        if vm.run_strategy == "Manual":
+            asked = {"status": {"stateChangeRequests": [{"action": "Start"}]}}
+            await self._client.merge_patch(
+                VIRTUAL_MACHINES, vm.name, asked, namespace=NAMESPACE, subresource="status"
+            )
+        await self._running((vm.name,))
+
+    async def _start_stateful_set(self, wanted: StatefulSet) -> None:
+        await self._client.create(STATEFUL_SETS, _stateful_set(wanted), namespace=NAMESPACE)
+        await self._running([f"{wanted.name}-{number}" for number in range(wanted.replicas)])
+
+    async def _running(self, names: Sequence[str]) -> None:
+        """Until they run, and the API knows it."""
+        await self.cluster.until(lambda: set(names) <= self._known_to_run())
+
+    def _known_to_run(self) -> set[str]:
+        pods = (stored.object for stored in self.cluster.store.all(PODS.label))
+        return {
+            self.workload(pod)
+            for pod in pods
+            if (pod.get("status") or {}).get("phase") == "Running"
+        }
+
+    def workload(self, pod: Any) -> str:
+        """What the scenario calls it."""
+        return self.named(workload_in(pod))
+
+    def named(self, workload: str) -> str:
+        """A Deployment's pods have names of their own each."""
+        name = workload.partition("/")[2]
+        return next(
+            (d.name for d in self.scenario.workloads.deployments if name.startswith(f"{d.name}-")),
+            name,
+        )
+
+
+def _claim_spec(kind: Claim) -> Json:
+    request = {"resources": {"requests": {"storage": "10Gi"}}}
+    match kind:
+        case Claim.SHARED:
+            return {"accessModes": ["ReadWriteMany"], "volumeMode": "Block", **request}
+        case Claim.SINGLE:
+            return {"accessModes": ["ReadWriteOnce"], **request}
+        case Claim.LOCAL:
+            return {"accessModes": ["ReadWriteOnce"], "storageClassName": LOCAL, **request}
+
+
+def _stateful_set(wanted: StatefulSet) -> Json:
+    claims = [f"data-{number + 1}" for number in range(len(wanted.claims))]
+    templates = [
+        {"metadata": {"name": name}, "spec": _claim_spec(kind) | {"volumeMode": "Filesystem"}}
+        for name, kind in zip(claims, wanted.claims, strict=True)
+    ]
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in claims]
+    body = _pods_of(wanted.name, wanted.labels, mounts, wanted.replicas)
+    body["spec"] |= {
+        "serviceName": wanted.name,
+        "podManagementPolicy": "Parallel",
+        "volumeClaimTemplates": templates,
+    }
+    return body
+
+
+def _deployment(wanted: Deployment) -> Json:
+    return _pods_of(wanted.name, wanted.labels, [], 1)
+
+
+def _pods_of(name: str, labels: dict[str, str], mounts: list[Json], replicas: int) -> Json:
+    container = {"name": "main", "image": f"example/{name}", "volumeMounts": mounts}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name, **labels}},
+                "spec": {"containers": [container]},
+            },
+        },
+    }
