@@ -1,0 +1,289 @@
+"""Fuzz: disasters that nobody has thought of, each drawn from a seed.
+
+``draw(seed)`` is a pure function: a seed is the same scenario everywhere and always, as long as
+this file stays as it is, and a scenario that went wrong is kept as YAML, which outlives it.
+
+A case is a small cluster and a few *stories*: a node that loses its power and comes back, somebody
+who vouches too early, a controller that stands still in the middle of a recovery. Each story by
+itself makes sense; they are laid over each other in time without regard for that. Half of the
+steps wait for a write of ours instead of for a moment, because what goes wrong between two writes
+is what nobody tries by hand.
+
+Not drawn is what starts a second copy whatever we do: somebody who deletes pods by force, or a
+node that lives out of the API. The truth would show it, and it would say nothing about us.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from backstay.lab.scenario import (
+    PROGRAMS,
+    After,
+    Claim,
+    Do,
+    PolicySpec,
+    Scenario,
+    StatefulSet,
+    Step,
+    Vm,
+    Workloads,
+)
+from backstay.sim.chance import Chance
+
+T = TypeVar("T")
+
+LONGEST = 180.0
+"""Seconds of virtual time."""
+
+_LAST_BEGINNING = 50.0
+_MOST_STORIES = 4
+_MOST_WRITES = 20
+_QUIET_END = (10.0, 40.0)
+
+Weighted = Sequence[tuple[int, T]]
+
+
+def draw(seed: int, *, bug: str = "") -> Scenario:
+    """The case that ``seed`` stands for, for a controller with that deliberate bug or none."""
+    dice = Chance(seed, "fuzz")
+    nodes = tuple(f"n{number + 1}" for number in range(3 + dice.below(3)))
+    stage = Stage(dice, nodes, _workloads(dice, nodes), controllers=1 + dice.below(2))
+    stories = [_weighted(dice, _OF_NODES)]
+    stories += [_weighted(dice, _ALL) for _ in range(dice.below(_MOST_STORIES))]
+    steps = [step for story in stories for step in story(stage) if step.at < LONGEST]
+    steps.sort(key=lambda step: step.at)
+    last = max((step.at for step in steps), default=0.0)
+    return Scenario(
+        name=f"fuzz-{seed}",
+        question="Does anything break that must not?",
+        seed=seed,
+        nodes=nodes,
+        workloads=stage.workloads,
+        policy=PolicySpec(mode="Armed" if dice.happens(0.9) else "Observe"),
+        controllers=stage.controllers,
+        bug=bug,
+        steps=tuple(steps),
+        until=min(LONGEST, _rounded(last + dice.between(*_QUIET_END))),
+    )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the stories are about, and the dice."""
+
+    dice: Chance
+    nodes: tuple[str, ...]
+    workloads: Workloads
+    controllers: int
+
+    def node(self) -> str:
+        """Often the same one, which has the most to lose: stories are to meet."""
+        return self.nodes[0] if self.dice.happens(0.5) else self.dice.pick(self.nodes)
+
+    def controller(self) -> str:
+        return f"backstay-{1 + self.dice.below(self.controllers)}"
+
+    def beginning(self) -> float:
+        return self.dice.between(0.0, _LAST_BEGINNING)
+
+
+Story = Callable[[Stage], Iterator[Step]]
+
+
+# The cluster
+
+
+def _workloads(dice: Chance, nodes: Sequence[str]) -> Workloads:
+    """At least one, and mostly on few nodes, so that a death has something to take with it."""
+    vms = tuple(
+        Vm(
+            name=f"vm-{number + 1}",
+            node=_weighted(dice, [(2, nodes[0]), (1, dice.pick(nodes))]),
+            run_strategy=_weighted(dice, [(8, "Always"), (2, "RerunOnFailure")]),
+            claims=(_weighted(dice, _CLAIMS),),
+            labels=_weighted(dice, _LABELS),
+        )
+        for number in range(dice.below(7))
+    )
+    sets = tuple(
+        StatefulSet(name="db", replicas=1 + dice.below(3), claims=(_weighted(dice, _CLAIMS),))
+        for _ in range(1 if not vms or dice.happens(0.4) else 0)
+    )
+    return Workloads(vms=vms, stateful_sets=sets)
+
+
+_CLAIMS: Weighted[Claim] = [(6, Claim.SHARED), (3, Claim.SINGLE), (1, Claim.LOCAL)]
+_LABELS: Weighted[dict[str, str]] = [(9, {}), (1, {"backstay.dev/protect": "false"})]
+
+
+# Nodes
+
+
+def _node_dies(stage: Stage) -> Iterator[Step]:
+    dice, node, at = stage.dice, stage.node(), stage.beginning()
+    yield _step(at, Do.KILL, node=node)
+    if dice.happens(0.8):
+        yield _step(at + dice.between(20, 70), Do.CONFIRM, node=node)
+    if dice.happens(0.5):
+        yield _in_our_midst(stage, _step(at + dice.between(0.2, 90), Do.BOOT, node=node))
+
+
+def _node_seems_dead(stage: Stage) -> Iterator[Step]:
+    """It lives all the while, and perhaps somebody vouches that it does not."""
+    dice, node, at = stage.dice, stage.node(), stage.beginning()
+    trouble, end = dice.pick(_APPEARANCES)
+    yield _step(at, trouble, node=node)
+    if dice.happens(0.3):
+        yield _step(at + dice.between(0, 60), Do.CONFIRM, node=node)
+    if dice.happens(0.6):
+        yield _in_our_midst(stage, _step(at + dice.between(1, 90), end, node=node))
+
+
+_APPEARANCES = (
+    (Do.CUT, Do.HEAL),
+    (Do.CUT_OUT, Do.HEAL),
+    (Do.CUT_IN, Do.HEAL),
+    (Do.FREEZE, Do.THAW),
+    (Do.KILL_KUBELET, Do.START_KUBELET),
+)
+
+
+def _node_reboots(stage: Stage) -> Iterator[Step]:
+    """So fast that it may not be missed at all; or somebody vouches for the boot before."""
+    dice, node, at = stage.dice, stage.node(), stage.beginning()
+    if dice.happens(0.5):
+        yield _step(at + dice.between(-20, 20), Do.CONFIRM, node=node)
+    yield _step(at, Do.BOOT, node=node)
+
+
+# Us
+
+
+def _controller_dies(stage: Stage) -> Iterator[Step]:
+    name, at = stage.controller(), stage.beginning()
+    yield _in_our_midst(stage, _step(at, Do.KILL_CONTROLLER, controller=name))
+    if stage.dice.happens(0.8):
+        back = at + stage.dice.between(0.1, 60)
+        yield _in_our_midst(stage, _step(back, Do.START_CONTROLLER, controller=name))
+
+
+def _controller_stalls(stage: Stage) -> Iterator[Step]:
+    name, at = stage.controller(), stage.beginning()
+    trouble, end = stage.dice.pick(_STALLS)
+    yield _in_our_midst(stage, _step(at, trouble, controller=name))
+    if stage.dice.happens(0.8):
+        yield _step(at + stage.dice.between(1, 90), end, controller=name)
+
+
+_STALLS = (
+    (Do.PAUSE_CONTROLLER, Do.RESUME_CONTROLLER),
+    (Do.CUT_CONTROLLER, Do.HEAL_CONTROLLER),
+)
+
+
+def _clock_is_set(stage: Stage) -> Iterator[Step]:
+    hours = _rounded(stage.dice.between(-7200, 7200))
+    name, at = stage.controller(), stage.beginning()
+    yield _step(at, Do.SKEW_CONTROLLER, controller=name, seconds=hours)
+
+
+# The control plane
+
+
+def _api_fails(stage: Stage) -> Iterator[Step]:
+    at = stage.beginning()
+    yield _in_our_midst(stage, _step(at, Do.KILL_API))
+    yield _step(at + stage.dice.between(0.5, 60), Do.START_API)
+
+
+def _program_fails(stage: Stage) -> Iterator[Step]:
+    program, at = stage.dice.pick(PROGRAMS), stage.beginning()
+    yield _step(at, Do.KILL_PROGRAM, program=program)
+    yield _step(at + stage.dice.between(1, 90), Do.START_PROGRAM, program=program)
+
+
+# People
+
+
+def _minds_change(stage: Stage) -> Iterator[Step]:
+    dice, at = stage.dice, stage.beginning()
+    match dice.pick((Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG)):
+        case Do.DISARM:
+            seconds = _rounded(dice.between(5, 60))
+            yield _in_our_midst(stage, _step(at, Do.DISARM, seconds=seconds))
+        case change:
+            yield _in_our_midst(stage, _step(at, change))
+    if dice.happens(0.6):
+        yield _step(at + dice.between(5, 60), Do.ARM)
+
+
+def _somebody_meddles(stage: Stage) -> Iterator[Step]:
+    """With what is ours, or with what we look at."""
+    dice, at = stage.dice, stage.beginning()
+    deed = dice.pick((Do.WITHDRAW, Do.REMOVE_TAINT, Do.CORDON, Do.DELETE_LEASE))
+    about = {} if deed is Do.DELETE_LEASE else {"node": stage.node()}
+    yield _in_our_midst(stage, _step(at + dice.between(0, 60), deed, **about))
+
+
+def _owner_changes_something(stage: Stage) -> Iterator[Step]:
+    dice, at = stage.dice, stage.beginning()
+    vms = [vm.name for vm in stage.workloads.vms]
+    deeds = (Do.UNPROTECT, Do.PROTECT, *((Do.STOP_VM, Do.DELETE_VM) if vms else ()))
+    deed = dice.pick(deeds)
+    names = vms if deed in (Do.STOP_VM, Do.DELETE_VM) else stage.workloads.names()
+    step = _step(at + dice.between(0, 60), deed, workload=dice.pick(names))
+    yield _in_our_midst(stage, step)
+
+
+_OF_NODES: Weighted[Story] = [
+    (8, _node_dies),
+    (5, _node_seems_dead),
+    (2, _node_reboots),
+]
+"""Each case has one of these: while all nodes are well, there is nothing to do for us."""
+
+_ALL: Weighted[Story] = [
+    *_OF_NODES,
+    (3, _controller_dies),
+    (3, _controller_stalls),
+    (1, _clock_is_set),
+    (2, _api_fails),
+    (1, _program_fails),
+    (2, _minds_change),
+    (2, _somebody_meddles),
+    (1, _owner_changes_something),
+]
+
+
+# Drawing
+
+
+def _in_our_midst(stage: Stage, step: Step) -> Step:
+    """Half of the time it waits for a write of ours, of some kind or of some number."""
+    dice = stage.dice
+    if dice.happens(0.5):
+        return step
+    if dice.happens(0.5):
+        return msgspec.structs.replace(step, after=dice.pick(tuple(After)))
+    return msgspec.structs.replace(step, after_writes=1 + dice.below(_MOST_WRITES))
+
+
+def _step(at: float, do: Do, **about: Any) -> Step:
+    return Step(at=_rounded(max(0.0, at)), do=do, **about)
+
+
+def _weighted(dice: Chance, choices: Weighted[T]) -> T:
+    left = dice.below(sum(weight for weight, _ in choices))
+    for weight, choice in choices:
+        left -= weight
+        if left < 0:
+            return choice
+    raise AssertionError("a weighted choice has weights")
+
+
+def _rounded(seconds: float) -> float:
+    """People read them, too."""
+    return round(seconds, 1)
