@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 
 from backstay.kube.queue import Again, Done, Result, WorkQueue
-from backstay.kube.resource import EVENTS, Resource
+from backstay.kube.resource import EVENTS, LEASES, Resource
 from backstay.seam.clock import Rng
 from backstay.sim.api import patches
 from backstay.sim.api.kinds import KindInfo, Object
@@ -33,6 +33,9 @@ _NEWS = (0.0005, 0.006)
 _PARALLEL = 10
 _FIRST_RETRY = 0.005
 _LAST_RETRY = 60.0
+
+# Most of what is ever written, and none of KubeVirt's controllers looks at it.
+_UNHEARD = frozenset({EVENTS.label, LEASES.label})
 
 
 class Reconciler(ABC):
@@ -77,8 +80,9 @@ class Reconciler(ABC):
 
     def note(self, commit: Commit) -> None:
         """Is called in the commit itself, by whoever made it; it is heard of later."""
-        self._news.append(commit)
-        self._news_came.set()
+        if commit.storage not in _UNHEARD:
+            self._news.append(commit)
+            self._news_came.set()
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
