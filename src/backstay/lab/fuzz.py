@@ -31,6 +31,7 @@ from backstay.lab.scenario import (
     Vm,
     Workloads,
 )
+from backstay.model.policy import Mode
 from backstay.sim.chance import Chance
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         seed=seed,
         nodes=nodes,
         workloads=stage.workloads,
-        policy=PolicySpec(mode="Armed" if dice.happens(0.9) else "Observe"),
+        policy=PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE),
         controllers=stage.controllers,
         bug=bug,
         steps=tuple(steps),
