@@ -34,6 +34,8 @@ from typing import Literal
 import msgspec
 import yaml
 
+from backstay.model.policy import Mode
+
 _MOST_SECONDS = 86_400.0
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 _PLACE = re.compile(r" - at `(key in )?\$\.?(.*?)`$")
@@ -105,7 +107,7 @@ class Workloads(_Part, frozen=True, kw_only=True):
 class PolicySpec(_Part, frozen=True, kw_only=True):
     """``disarmed_for`` is how many seconds from zero on somebody has disarmed us."""
 
-    mode: Literal["Observe", "Armed"] = "Armed"
+    mode: Mode = Mode.ARMED
     disarmed_for: float = 0.0
     virtual_machines: bool = True
     stateful_sets: bool = True
@@ -353,6 +355,8 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "controllers", "between 1 and 9 of them are needed"
     if not 0 < scenario.until <= _MOST_SECONDS:
         yield "until", f"it is to be more than 0 and at most {_MOST_SECONDS:.0f} seconds"
+    if scenario.policy.mode is Mode.DISARMED:
+        yield "policy.mode", "say for how long, with disarmedFor"
     yield from _names(scenario)
     for number, step in enumerate(scenario.steps):
         for field, wrong in _wrong_step(step, scenario):

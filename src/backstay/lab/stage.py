@@ -15,6 +15,7 @@ from backstay.lab.cluster import NAMESPACE, LabCluster
 from backstay.lab.scenario import Claim, Deployment, Scenario, StatefulSet, Vm, Workloads
 from backstay.lab.witness import workload_in
 from backstay.model.labels import EXEMPT
+from backstay.model.policy import Mode
 from backstay.sim.cluster.claims import LOCAL, storage_class
 from backstay.sim.kubevirt import virtual_machine
 
@@ -64,7 +65,7 @@ class Stage:
         protect = {
             "virtualMachines": policy.virtual_machines, "statefulSets": policy.stateful_sets,
         }  # fmt: skip
-        if policy.mode == "Armed" or not all(protect.values()):
+        if policy.mode is Mode.ARMED or not all(protect.values()):
             await self.configure(mode=policy.mode, protect=protect)
 
     async def configure(self, *, disarmed_for: float = 0.0, **spec: Any) -> None:

@@ -1,0 +1,299 @@
+"""Deeds: carries out the steps of a scenario.
+
+Each verb is a method that says in a few words what happened, for the timeline, or nothing where
+it made no sense at that moment. What people want of an API that is away fails, as it would.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.kube.errors import KubeError
+from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.cluster import CONTROLLER, NAMESPACE
+from backstay.lab.scenario import Do, Step
+from backstay.lab.stage import Stage
+from backstay.model.labels import PROTECT, TAINT
+from backstay.settings import Settings
+from backstay.sim.cluster.embedded import API
+from backstay.sim.nodes.machine import Cut
+from backstay.sim.nodes.node import Node
+from backstay.sim.process import Process, State
+from backstay.sim.world import World
+
+ALICE = "alice"
+"""Whatever people do, she does it."""
+
+Deed: TypeAlias = Callable[[Step], Awaitable[str]]
+
+
+class Deeds:
+    """See the module."""
+
+    def __init__(self, world: World, stage: Stage) -> None:
+        self._world = world
+        self._stage = stage
+        self._cluster = stage.cluster
+        self._client = stage.cluster.client
+        self._deeds: Mapping[Do, Deed] = self._table()
+
+    async def do(self, step: Step) -> tuple[str, str]:
+        """Who, and what; the latter is empty where nothing happened."""
+        who = step.node or step.controller or step.program or ALICE
+        try:
+            what = await self._deeds[step.do](step)
+        except KubeError as error:
+            return ALICE, f"wanted to {step.do} {step.about}".rstrip() + f", but: {error}"
+        return (ALICE if step.do in _OF_PEOPLE else "api" if step.do in _OF_API else who), what
+
+    def _table(self) -> dict[Do, Deed]:
+        return {
+            Do.KILL: self._to_node(_kill),
+            Do.BOOT: self._to_node(_boot),
+            Do.FREEZE: self._to_node(_freeze),
+            Do.THAW: self._to_node(_thaw),
+            Do.CUT: self._to_node(lambda node: _cut(node, Cut.BOTH)),
+            Do.CUT_OUT: self._to_node(lambda node: _cut(node, Cut.OUT)),
+            Do.CUT_IN: self._to_node(lambda node: _cut(node, Cut.IN)),
+            Do.HEAL: self._to_node(_heal),
+            Do.KILL_KUBELET: self._to_node(_kill_kubelet),
+            Do.START_KUBELET: self._to_node(_start_kubelet),
+            Do.CONFIRM: self._confirm,
+            Do.WITHDRAW: self._withdraw,
+            Do.DELETE_NODE: self._delete_node,
+            Do.REMOVE_TAINT: self._remove_taint,
+            Do.CORDON: self._cordon,
+            Do.UNCORDON: self._uncordon,
+            Do.ARM: self._arm,
+            Do.DISARM: self._disarm,
+            Do.OBSERVE: self._observe,
+            Do.DELETE_CONFIG: self._delete_config,
+            Do.KILL_CONTROLLER: self._kill_controller,
+            Do.START_CONTROLLER: self._start_controller,
+            Do.PAUSE_CONTROLLER: self._pause_controller,
+            Do.RESUME_CONTROLLER: self._resume_controller,
+            Do.CUT_CONTROLLER: self._cut_controller,
+            Do.HEAL_CONTROLLER: self._heal_controller,
+            Do.SKEW_CONTROLLER: self._skew_controller,
+            Do.DELETE_LEASE: self._delete_lease,
+            Do.KILL_API: lambda _: self._kill_program(API),
+            Do.START_API: lambda _: self._start_program(API),
+            Do.KILL_PROGRAM: lambda step: self._kill_program(step.program),
+            Do.START_PROGRAM: lambda step: self._start_program(step.program),
+            Do.DELETE_VM: self._delete_vm,
+            Do.STOP_VM: self._stop_vm,
+            Do.FORCE_DELETE: self._force_delete,
+            Do.PROTECT: lambda step: self._label(step.workload, "true"),
+            Do.UNPROTECT: lambda step: self._label(step.workload, "false"),
+        }
+
+    # Nodes
+
+    def _to_node(self, fault: Callable[[Node], str]) -> Deed:
+        async def deed(step: Step) -> str:
+            return fault(self._cluster.nodes[step.node])
+
+        return deed
+
+    async def _delete_node(self, step: Step) -> str:
+        await self._client.delete(NODES, step.node)
+        return f"deletes the node {step.node} from the API"
+
+    async def _remove_taint(self, step: Step) -> str:
+        live = (await self._client.get(NODES, step.node)).json()
+        taints = live["spec"].get("taints") or []
+        left = [taint for taint in taints if taint["key"] != TAINT]
+        if left == taints:
+            return ""
+        await self._client.merge_patch(NODES, step.node, {"spec": {"taints": left or None}})
+        return f"takes our taint off {step.node}"
+
+    async def _cordon(self, step: Step) -> str:
+        await self._client.merge_patch(NODES, step.node, {"spec": {"unschedulable": True}})
+        return f"cordons {step.node}"
+
+    async def _uncordon(self, step: Step) -> str:
+        await self._client.merge_patch(NODES, step.node, {"spec": {"unschedulable": None}})
+        return f"uncordons {step.node}"
+
+    # What people say
+
+    async def _confirm(self, step: Step) -> str:
+        await self._cluster.confirm_dead(step.node, by=ALICE, reason="its power is off")
+        return f"confirms that {step.node} is dead"
+
+    async def _withdraw(self, step: Step) -> str:
+        await self._cluster.withdraw(step.node)
+        return f"withdraws what was confirmed of {step.node}"
+
+    async def _arm(self, _step: Step) -> str:
+        await self._stage.configure(mode="Armed", disarmed=None)
+        return "arms Backstay"
+
+    async def _disarm(self, step: Step) -> str:
+        await self._stage.configure(disarmed_for=step.seconds)
+        return f"disarms Backstay for {step.seconds:g} s"
+
+    async def _observe(self, _step: Step) -> str:
+        await self._stage.configure(mode="Observe")
+        return "lets Backstay only observe"
+
+    async def _delete_config(self, _step: Step) -> str:
+        await self._client.delete(CONFIGS, CONFIG_NAME)
+        return "deletes the configuration of Backstay"
+
+    # Our controllers
+
+    def _process(self, step: Step) -> Process:
+        return self._world.processes[f"{step.controller}/{CONTROLLER}"]
+
+    async def _kill_controller(self, step: Step) -> str:
+        process = self._process(step)
+        if process.state is State.ENDED:
+            return ""
+        process.kill()
+        return "is killed"
+
+    async def _start_controller(self, step: Step) -> str:
+        if self._process(step).state is not State.ENDED:
+            return ""
+        self._stage.start_controller(step.controller)
+        return "is started again"
+
+    async def _pause_controller(self, step: Step) -> str:
+        process = self._process(step)
+        if process.state is not State.RUNNING:
+            return ""
+        process.pause()
+        return "stands still, as a process that gets no CPU"
+
+    async def _resume_controller(self, step: Step) -> str:
+        process = self._process(step)
+        if process.state is not State.PAUSED:
+            return ""
+        process.resume()
+        return "goes on"
+
+    async def _cut_controller(self, step: Step) -> str:
+        self._cluster.machines[step.controller].cut_off(Cut.BOTH)
+        return "is cut off"
+
+    async def _heal_controller(self, step: Step) -> str:
+        self._cluster.machines[step.controller].heal()
+        return "is no longer cut off"
+
+    async def _skew_controller(self, step: Step) -> str:
+        self._process(step).wall.step(step.seconds)
+        return f"has its time of day set by {step.seconds:+g} s"
+
+    async def _delete_lease(self, _step: Step) -> str:
+        ours = Settings(identity="")
+        await self._client.delete(LEASES, ours.lease, namespace=ours.namespace)
+        return "deletes the lease of our controllers"
+
+    # The control plane
+
+    def _program(self, name: str) -> Process:
+        return self._world.processes[f"control-plane/{name}"]
+
+    async def _kill_program(self, name: str) -> str:
+        if self._program(name).state is State.ENDED:
+            return ""
+        self._cluster.embedded.control_plane.kill(name)
+        return "is killed"
+
+    async def _start_program(self, name: str) -> str:
+        if self._program(name).state is not State.ENDED:
+            return ""
+        self._cluster.embedded.control_plane.start(name)
+        return "is started again"
+
+    # Workloads
+
+    async def _delete_vm(self, step: Step) -> str:
+        await self._client.delete(VIRTUAL_MACHINES, step.workload, namespace=NAMESPACE)
+        return f"deletes the VM {step.workload}"
+
+    async def _stop_vm(self, step: Step) -> str:
+        halted = {"spec": {"runStrategy": "Halted"}}
+        await self._client.merge_patch(VIRTUAL_MACHINES, step.workload, halted, namespace=NAMESPACE)
+        return f"stops the VM {step.workload}"
+
+    async def _force_delete(self, step: Step) -> str:
+        for pod in self._pods(step.workload):
+            await self._client.delete(PODS, pod, namespace=NAMESPACE, conditions={"grace": 0})
+        return f"deletes the pod of {step.workload} by force"
+
+    async def _label(self, workload: str, value: str) -> str:
+        body = {"metadata": {"labels": {PROTECT: value}}}
+        for pod in self._pods(workload):
+            await self._client.merge_patch(PODS, pod, body, namespace=NAMESPACE)
+        return f"labels the pod of {workload} with {PROTECT}={value}"
+
+    def _pods(self, workload: str) -> list[str]:
+        pods = [stored.object for stored in self._cluster.store.all(PODS.label)]
+        return [p["metadata"]["name"] for p in pods if self._stage.workload(p) == workload]
+
+
+def _kill(node: Node) -> str:
+    if node.boot_id is None:
+        return ""
+    node.kill()
+    return "loses its power"
+
+
+def _boot(node: Node) -> str:
+    was_on = node.boot_id is not None
+    node.reboot()
+    return "is rebooted" if was_on else "has power again, and boots"
+
+
+def _freeze(node: Node) -> str:
+    if node.frozen or node.boot_id is None:
+        return ""
+    node.freeze()
+    return "is frozen: what it runs, runs on"
+
+
+def _thaw(node: Node) -> str:
+    if not node.frozen:
+        return ""
+    node.thaw()
+    return "thaws"
+
+
+def _cut(node: Node, what: Cut) -> str:
+    node.cut_off(what)
+    ways = {Cut.OUT: "is no longer heard", Cut.IN: "no longer hears anybody"}
+    return ways.get(what, "is cut off: what it runs, runs on")
+
+
+def _heal(node: Node) -> str:
+    if node.cut is None:
+        return ""
+    node.heal()
+    return "is no longer cut off"
+
+
+def _kill_kubelet(node: Node) -> str:
+    if not node.has_kubelet:
+        return ""
+    node.kill_kubelet()
+    return "loses its kubelet: what it runs, runs on"
+
+
+def _start_kubelet(node: Node) -> str:
+    if node.has_kubelet or node.boot_id is None:
+        return ""
+    node.start_kubelet()
+    return "has a kubelet again"
+
+
+_OF_API = frozenset({Do.KILL_API, Do.START_API})
+
+_OF_PEOPLE = frozenset({
+    Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON, Do.ARM,
+    Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
+    Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT,
+})  # fmt: skip

@@ -1,0 +1,213 @@
+"""Play: a scenario from its beginning to its end, under virtual time, and what came of it.
+
+The same scenario gives the same ``Played`` every time, in a Python whose hashes are fixed (see
+``sim/hash_seed.py``). ``unmet`` says in a sentence each what was expected and did not come true.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Unpack
+
+import msgspec
+
+from backstay.app import Parts
+from backstay.kube.resource import NODES
+from backstay.lab.bugs import BUGS
+from backstay.lab.cluster import LabCluster
+from backstay.lab.deeds import Deeds
+from backstay.lab.invariants import Breach
+from backstay.lab.scenario import Scenario, Step
+from backstay.lab.stage import Stage
+from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
+from backstay.lab.witness import Committed, workload_of
+from backstay.model.incident import Progress
+from backstay.sim.cluster.ground import WorldGround
+from backstay.sim.world import World
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What came of it. ``running`` is where each workload really runs at the end, and is empty
+    for one that is down; for the rest see ``Expect``. ``calls`` are requests of ours, ``checked``
+    happenings that the invariants were asked about."""
+
+    name: str
+    question: str
+    seed: int
+    timeline: tuple[Line, ...]
+    breaches: tuple[Breach, ...]
+    recovered: dict[str, str]
+    held: dict[str, str]
+    untouched: tuple[str, ...]
+    running: dict[str, tuple[str, ...]]
+    taints: tuple[str, ...]
+    open: tuple[str, ...]
+    says: tuple[str, ...]
+    calls: int
+    checked: int
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def down(self) -> tuple[str, ...]:
+        return tuple(name for name, nodes in self.running.items() if not nodes)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The names of the invariants that broke."""
+        return tuple(sorted({breach.invariant for breach in self.breaches}))
+
+
+def play(scenario: Scenario, **instead: Unpack[Parts]) -> Played:
+    """Of shipped parts, or with the scenario's bug, or with what is named ``instead``."""
+    with World(scenario.seed) as world:
+        return world.run(_perform(world, scenario, instead))
+
+
+async def _perform(world: World, scenario: Scenario, instead: Parts) -> Played:
+    return await _Performance(world, scenario, instead).perform()
+
+
+class _Performance:
+    """One play of one scenario."""
+
+    def __init__(self, world: World, scenario: Scenario, instead: Parts) -> None:
+        self._world = world
+        self._scenario = scenario
+        self._cluster = LabCluster(WorldGround(world))
+        self._stage = Stage(self._cluster, scenario, **_parts(scenario, instead))
+        self._deeds = Deeds(world, self._stage)
+        self._scribe = Scribe(self._cluster, named=self._stage.named)
+        self._zero = 0.0
+        self._calls = 0
+
+    async def perform(self) -> Played:
+        await self._stage.set_up()
+        self._zero = self._world.now
+        self._calls = self._cluster.witness.calls
+        self._scribe.begin(self._zero)
+        at_first = self._running()
+        async with asyncio.TaskGroup() as group:
+            # In the order in which they are to begin, so that of two at one time the first is
+            # done first.
+            steps = sorted(self._scenario.steps, key=lambda step: step.at)
+            under_way = [group.create_task(self._step(step)) for step in steps]
+            await asyncio.sleep(self._scenario.until)
+            for task in under_way:
+                task.cancel()
+        return self._judged(self._result(at_first))
+
+    async def _step(self, step: Step) -> None:
+        await asyncio.sleep(self._zero + step.at - self._world.now)
+        if step.waits:
+            await self._writes(step)
+        who, what = await self._deeds.do(step)
+        if what:
+            self._scribe.tell(self._world.now, who, what)
+
+    async def _writes(self, step: Step) -> None:
+        """Until as many of the writes that the step waits for were carried out."""
+        left, enough = max(1, step.after_writes), asyncio.Event()
+
+        def told(write: Committed) -> None:
+            nonlocal left
+            assert write.by is not None
+            if step.controller and write.by.user != step.controller:
+                return
+            if step.after is None or kind_of(write) is step.after:
+                left -= 1
+                if left == 0:
+                    enough.set()
+
+        release = self._scribe.await_write(told)
+        try:
+            await enough.wait()
+        finally:
+            release()
+
+    # What came of it
+
+    def _result(self, at_first: Mapping[str, tuple[str, ...]]) -> Played:
+        scenario, cluster, scribe = self._scenario, self._cluster, self._scribe
+        running, nodes = self._running(), self._nodes()
+        recovered = {
+            name: where[-1]
+            for name, where in running.items()
+            if name in scribe.touched and set(where) - set(at_first[name])
+        }
+        return Played(
+            name=scenario.name,
+            question=scenario.question,
+            seed=scenario.seed,
+            timeline=tuple(scribe.lines),
+            breaches=tuple(cluster.inspector.broken),
+            recovered=recovered,
+            held=self._held(),
+            untouched=tuple(name for name in running if name not in scribe.touched),
+            running=running,
+            taints=tuple(name for name, node in nodes.items() if is_tainted(node)),
+            open=tuple(each["spec"]["node"] for each in cluster.open_incidents()),
+            says=tuple(sorted(scribe.codes)),
+            calls=cluster.witness.calls - self._calls,
+            checked=cluster.inspector.checked,
+        )
+
+    def _running(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = dict.fromkeys(self._scenario.workloads.names(), ())
+        for each in self._cluster.truth.running():
+            name = self._stage.named(workload_of(each))
+            if name in found:
+                found[name] = (*found[name], each.node)
+        return found
+
+    def _nodes(self) -> dict[str, Any]:
+        stored = (each.object for each in self._cluster.store.all(NODES.label))
+        return {node["metadata"]["name"]: node for node in stored}
+
+    def _held(self) -> dict[str, str]:
+        records = (
+            record
+            for incident in self._cluster.open_incidents()
+            for record in (incident.get("status") or {}).get("workloads") or ()
+        )
+        return {
+            self._stage.named(record["workload"].partition("/")[2]): record["code"]
+            for record in records
+            if record["progress"] == Progress.HELD
+        }
+
+    def _judged(self, played: Played) -> Played:
+        return msgspec.structs.replace(played, unmet=tuple(_unmet(self._scenario, played)))
+
+
+def _parts(scenario: Scenario, instead: Parts) -> Parts:
+    if not scenario.bug:
+        return instead
+    bug = next(each for each in BUGS if each.name == scenario.bug)
+    return {"chain": bug.chain, "guard": bug.guard, **instead}
+
+
+def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
+    expect = scenario.expect
+    asked: Mapping[str, tuple[Iterable[str] | None, Iterable[str]]] = {
+        "recovered": (expect.recovered, played.recovered),
+        "untouched": (expect.untouched, played.untouched),
+        "down": (expect.down, played.down),
+        "taints": (expect.taints, played.taints),
+        "open": (expect.open, played.open),
+        "breaches": (expect.breaches, played.broken),
+    }
+    for field, (wanted, found) in asked.items():
+        if wanted is not None and set(wanted) != set(found):
+            yield f"{field} was to be {_listed(wanted)}, and is {_listed(found)}"
+    if expect.held is not None and expect.held != played.held:
+        yield f"held was to be {_pairs(expect.held)}, and is {_pairs(played.held)}"
+    missing = set(expect.says or ()) - set(played.says)
+    if missing:
+        yield f"no incident told of {_listed(missing)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+def _pairs(found: Mapping[str, str]) -> str:
+    return _listed(f"{name} ({code})" for name, code in found.items())

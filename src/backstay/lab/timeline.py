@@ -1,0 +1,181 @@
+"""Timeline: what happened when, as a person would tell it.
+
+The scribe hears everything that the witness hears and writes down what matters: what really
+starts and stops, what Kubernetes says of nodes, what our controllers write and tell, who leads,
+and every invariant that breaks. Times are seconds since ``begin``.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from backstay.apis.backstay import INCIDENTS
+from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.cluster import LabCluster
+from backstay.lab.scenario import After
+from backstay.lab.witness import Committed, Happening, workload_in, workload_of
+from backstay.model.labels import TAINT
+from backstay.settings import Settings
+from backstay.sim.api.store import Commit
+from backstay.sim.nodes.truth import Entry, What
+
+Json = Mapping[str, Any]
+
+_UNCOUNTED = frozenset({LEASES.label, "events", "events.events.k8s.io"})
+_NOTHING: Json = {}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """``at`` in seconds; ``who`` is a node, a controller, ``kubernetes``, a person, or an
+    invariant that broke."""
+
+    at: float
+    who: str
+    what: str
+
+
+class Scribe:
+    """See the module. ``named`` gives a workload the name that the scenario has for it."""
+
+    def __init__(self, cluster: LabCluster, *, named: Callable[[str], str]) -> None:
+        self.lines: list[Line] = []
+        self.touched: set[str] = set()
+        """Workloads of which we marked or removed a pod."""
+        self.codes: set[str] = set()
+        """What incidents told of."""
+        self._cluster = cluster
+        self._named = named
+        self._zero = 0.0
+        self._breaches = 0
+        self._lease = Settings(identity="").lease
+        self._witnessed: list[Callable[[Committed], None]] = []
+
+    def begin(self, now: float) -> None:
+        self._zero = now
+        self._cluster.witness.watch(self._hear)
+
+    def tell(self, now: float, who: str, what: str) -> None:
+        self.lines.append(Line(round(now - self._zero, 3), who, what))
+
+    def await_write(self, told: Callable[[Committed], None]) -> Callable[[], None]:
+        """Calls it with every write of ours that counts; returns how to end that."""
+        self._witnessed.append(told)
+        return lambda: self._witnessed.remove(told)
+
+    # Hearing
+
+    def _hear(self, happening: Happening) -> None:
+        if isinstance(happening, Entry):
+            self._truth(happening)
+        elif isinstance(happening, Committed):
+            self._committed(happening)
+        self._broken()
+
+    def _broken(self) -> None:
+        """The inspector was told before us."""
+        broken = self._cluster.inspector.broken
+        for breach in broken[self._breaches :]:
+            self.tell(breach.at, breach.invariant, f"BROKEN: {breach.sentence}")
+        self._breaches = len(broken)
+
+    def _truth(self, entry: Entry) -> None:
+        name = self._named(workload_of(entry))
+        if entry.what is What.STARTED:
+            self.tell(entry.at, entry.node, f"{name} starts")
+        elif entry.what is What.STOPPED:
+            self.tell(entry.at, entry.node, f"{name} stops ({entry.why})")
+
+    def _committed(self, happening: Committed) -> None:
+        commit = happening.commit
+        match commit.storage:
+            case NODES.label:
+                self._node(happening, commit)
+            case PODS.label:
+                self._pod(happening, commit)
+            case INCIDENTS.label:
+                self._incident(happening, commit)
+            case LEASES.label:
+                self._leader(happening, commit)
+        if happening.by is not None and commit.storage not in _UNCOUNTED:
+            for told in tuple(self._witnessed):
+                told(happening)
+
+    def _node(self, happening: Committed, commit: Commit) -> None:
+        if commit.deleted or commit.before is None:
+            return
+        before, after = commit.before.object, commit.after.object
+        name = after["metadata"]["name"]
+        ready = _ready(after)
+        if ready != _ready(before):
+            words = {"True": "is Ready", "False": "is NotReady"}
+            self.tell(happening.at, "kubernetes", f"{name} {words.get(ready, 'is NotReady')}")
+        if happening.by is not None and is_tainted(after) != is_tainted(before):
+            verb = f"taints {name}" if is_tainted(after) else f"takes its taint off {name}"
+            self.tell(happening.at, happening.by.user, verb)
+
+    def _pod(self, happening: Committed, commit: Commit) -> None:
+        if happening.by is None or commit.before is None:
+            return
+        pod = commit.before.object
+        name = self._named(workload_in(pod))
+        self.touched.add(name)
+        where = pod["spec"].get("nodeName", "no node")
+        verb = "removes" if commit.deleted else "marks"
+        self.tell(happening.at, happening.by.user, f"{verb} the pod of {name} on {where}")
+
+    def _incident(self, happening: Committed, commit: Commit) -> None:
+        before = {} if commit.before is None else commit.before.object
+        known = (before.get("status") or {}).get("timeline") or []
+        told = (commit.after.object.get("status") or {}).get("timeline") or []
+        who = "somebody" if happening.by is None else happening.by.user
+        for moment in told:
+            if moment not in known:
+                self.codes.add(moment["code"])
+                self.tell(happening.at, who, f"{moment['code']}: {moment['sentence']}")
+
+    def _leader(self, happening: Committed, commit: Commit) -> None:
+        if commit.after.key[1] != self._lease or commit.deleted:
+            return
+        before = _NOTHING if commit.before is None else commit.before.object["spec"]
+        holder = commit.after.object["spec"].get("holderIdentity") or ""
+        if holder and holder != before.get("holderIdentity"):
+            self.tell(happening.at, holder, "leads")
+
+
+def kind_of(happening: Committed) -> After | None:
+    """What a write of ours was, if it is one of those that a step can wait for."""
+    commit = happening.commit
+    before: Json = _NOTHING if commit.before is None else commit.before.object
+    after: Json = commit.after.object
+    match commit.storage:
+        case PODS.label:
+            return After.REMOVAL if commit.deleted else After.MARK
+        case NODES.label:
+            if is_tainted(before) == is_tainted(after):
+                return None
+            return After.TAINT if is_tainted(after) else After.UNTAINT
+        case INCIDENTS.label:
+            return _kind_of_telling(before, after)
+    return None
+
+
+def _kind_of_telling(before: Json, after: Json) -> After | None:
+    if not before:
+        return After.INCIDENT
+    was, now = before.get("status") or _NOTHING, after.get("status") or _NOTHING
+    if now.get("closedAt") and not was.get("closedAt"):
+        return After.CLOSED
+    intent = now.get("intent") or _NOTHING
+    is_new = intent != (was.get("intent") or _NOTHING) and not intent.get("outcome")
+    return After.INTENT if is_new else None
+
+
+def is_tainted(node: Json) -> bool:
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return any(taint["key"] == TAINT for taint in taints)
+
+
+def _ready(node: Json) -> str:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), "")
