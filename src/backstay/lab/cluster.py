@@ -58,7 +58,7 @@ class LabCluster:
         self.machines: dict[str, Machine] = {}
         self.protected: set[str] = set()
         self.witness = Witness(is_ours=lambda user: user in self.machines)
-        self.inspector = Inspector(self.witness)
+        self.inspector = Inspector(self.witness, factor=factor)
         self.embedded = EmbeddedCluster(
             ground, timers=Timers().scaled(factor), front=self.witness.front
         )

@@ -11,31 +11,48 @@ NoDeleteWithoutEvidence  what is removed was marked before, on a node whose deat
                          for and that has shown no life since
 ProofAfterBarrier        what a removal rests on was looked at after the pod had been marked
 Preconditions            every deletion names uid and resourceVersion
+Epoch                    each term has a higher epoch than whatever was recorded before, and what
+                         is taken away was announced under the epoch of whoever leads
 Disarm                   nothing is taken away and no node tainted unless we are armed
+Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
+                         node only our own taint changes, and finalizers stay where they are
 TaintBeforeRemoval       nothing is removed from a node that could be given something new
+Zombie                   whoever was succeeded changes nothing more, and our taint stays on a node
+                         that still runs what was removed from it
 NoHealthyGuestStopped    no guest that runs is stopped
-NoBystander              nothing on a living node is touched
+NoBystander              nothing on a living node is touched, nor what its owner has kept from us
 =======================  ========================================================================
 
-A person can be wrong, and a node that is cut off cannot object: what is done on the word of a
-person, while no sign of life could be seen, is that person's risk and breaks no rule but the
-first. ``INVARIANTS`` is a value; more rules are more entries. Each has a deliberate bug in
-tests/lab that it catches.
+What must happen sooner or later is in ``liveness.py``. Rules about parts that are still to come
+(volumes as evidence, storms, drains, addresses, power) get their checks together with those parts.
+
+A person can be wrong, and a node that is cut off cannot object: two copies that come of a pod which
+was removed on somebody's word, or by somebody else, while it ran and nobody could see it, are an
+``accepted`` risk and not a breach. Two copies of anything else are one, whatever anybody has said.
+
+``INVARIANTS`` is a value; more rules are more entries. Each has a deliberate bug that it catches
+(``bugs.py``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS
-from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.lab.witness import Asked, Committed, Happening, Look, Witness, workload_of
-from backstay.model.labels import LEASE_NAMESPACE, TAINT, VM_NAME
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
+from backstay.lab.liveness import Patience, Promise, Repetition
+from backstay.lab.witness import Asked, Committed, Happening, Witness, workload_of
+from backstay.model.labels import EXEMPT, PROTECT, TAINT, VM_NAME
+from backstay.settings import Settings
 from backstay.sim.nodes.truth import Entry, Running, What
 
 Json = Mapping[str, Any]
 Check = Callable[[Happening, Witness], str | None]
+
+_SETTINGS = Settings(identity="")
+
+_OURS = frozenset({INCIDENTS.label, LEASES.label, EVENTS.label})
+"""What our controllers keep in the API for themselves and for whoever reads it."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +74,18 @@ class Breach:
 
 
 class Inspector:
-    """Asks every invariant about everything that happens. ``checked`` counts the happenings."""
+    """Asks every invariant, and every promise, about all that happens. ``checked`` counts what
+    happened; ``accepted`` are the risks that somebody else has taken (see the module)."""
 
-    def __init__(self, witness: Witness, invariants: Sequence[Invariant] | None = None) -> None:
+    def __init__(self, witness: Witness, *, factor: float = 1.0) -> None:
         self.checked = 0
         self.broken: list[Breach] = []
+        self.accepted: list[Breach] = []
         self._witness = witness
-        self._invariants = INVARIANTS if invariants is None else invariants
+        self._promises: tuple[Promise, ...] = (
+            Patience(witness, factor=factor),
+            Repetition(factor=factor),
+        )
         witness.watch(self._look_at)
 
     @property
@@ -72,16 +94,36 @@ class Inspector:
 
     def _look_at(self, happening: Happening) -> None:
         self.checked += 1
-        for invariant in self._invariants:
+        for invariant in INVARIANTS:
             sentence = invariant.check(happening, self._witness)
             if sentence is not None:
                 self.broken.append(Breach(happening.at, invariant.name, sentence))
+        for promise in self._promises:
+            self.broken += [Breach(happening.at, *each) for each in promise.look(happening)]
+        if (risk := accepted_risk(happening, self._witness)) is not None:
+            self.accepted.append(Breach(happening.at, "AcceptedRisk", risk))
 
 
 # I1
 
 
 def one_writer(happening: Happening, witness: Witness) -> str | None:
+    found = _second_copy(happening, witness)
+    return None if found is None or found.accepted else found.sentence
+
+
+def accepted_risk(happening: Happening, witness: Witness) -> str | None:
+    found = _second_copy(happening, witness)
+    return found.sentence if found is not None and found.accepted else None
+
+
+@dataclass(frozen=True)
+class _Doubled:
+    sentence: str
+    accepted: bool
+
+
+def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
     """Every volume here is one workload's: two that write to it are two copies."""
     if not isinstance(happening, Entry) or happening.what not in (What.STARTED, What.WRITING):
         return None
@@ -89,10 +131,25 @@ def one_writer(happening: Happening, witness: Witness) -> str | None:
     for volume in happening.volumes:
         writers = truth.writers(volume)
         if len(writers) > 1:
-            return f"{volume} is written to by {_places(writers)}"
+            sentence = f"{volume} is written to by {_places(writers)}"
+            return _Doubled(sentence, _was_accepted(writers, witness))
     started = workload_of(happening)
     copies = [each for each in truth.running() if workload_of(each) == started]
-    return f"{started} runs on {_places(copies)}" if len(copies) > 1 else None
+    if len(copies) <= 1:
+        return None
+    return _Doubled(f"{started} runs on {_places(copies)}", _was_accepted(copies, witness))
+
+
+def _was_accepted(copies: Sequence[Running], witness: Witness) -> bool:
+    """Whether all but one of them were taken out of the API while they ran. That this was done by
+    us without somebody's word for it is the breach of another rule, and here as well."""
+    answers = (_went_on_a_word(each.uid, witness) for each in copies)
+    return sum(answers) >= len(copies) - 1
+
+
+def _went_on_a_word(uid: str, witness: Witness) -> bool:
+    gone = witness.removed(uid)
+    return gone is not None and gone.still_ran and (not gone.by_us or gone.vouched)
 
 
 def _places(running: Sequence[Running]) -> str:
@@ -109,7 +166,7 @@ def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | 
     meta, node = removed["metadata"], _node_of(removed)
     if not meta.get("deletionTimestamp"):
         return f"{meta['name']} was removed without having been marked before"
-    doubt = _doubt(_who(happening), node, witness)
+    doubt = witness.doubt(_who(happening), node)
     return f"{meta['name']} was removed although {doubt}" if doubt else None
 
 
@@ -118,39 +175,11 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
     if removed is None:
         return None
     meta, node = removed["metadata"], _node_of(removed)
-    marked, lease = witness.marked(meta["uid"]), _lease_look(_who(happening), node, witness)
-    if marked is None or (lease is not None and lease.version >= marked):
+    marked, user = witness.marked(meta["uid"]), _who(happening)
+    looks = [witness.lease_look(user, node), *witness.words_seen(user, node)]
+    if marked is None or all(look is not None and look.version >= marked for look in looks):
         return None
     return f"{meta['name']} was removed, and nobody had looked at {node} since it was marked"
-
-
-def _doubt(user: str, node: str, witness: Witness) -> str:
-    """Why nobody may take it that the node is dead; empty if somebody vouches for it and no life
-    could be seen since."""
-    seen, lease = witness.look(user, NODES.label, node), _lease_look(user, node, witness)
-    if seen is None or seen.stored is None or lease is None:
-        return f"nobody had looked at {node}"
-    body = seen.stored.object
-    boot = (body["metadata"]["uid"], body["status"]["nodeInfo"]["bootID"])
-    words = [
-        word.object
-        for word in witness.store.all(CONFIRMATIONS.label)
-        if word.object["spec"]["node"] == node and _boot_of(word.object["spec"]) == boot
-    ]
-    if not words:
-        return f"nothing vouches for the death of {node}"
-    given = max(witness.confirmed(word["metadata"]["uid"]) for word in words)
-    if given < witness.life_shown(node) <= lease.version:
-        return f"{node} had shown life since its death was confirmed"
-    return ""
-
-
-def _boot_of(spec: Json) -> tuple[str, str]:
-    return spec["nodeUID"], spec["bootID"]
-
-
-def _lease_look(user: str, node: str, witness: Witness) -> Look | None:
-    return witness.look(user, LEASES.label, node, LEASE_NAMESPACE)
 
 
 # I4
@@ -167,6 +196,75 @@ def preconditions(happening: Happening, _witness: Witness) -> str | None:
     return f"{happening.key[1]} was to be deleted without {' and '.join(missing)}"
 
 
+# I5
+
+
+def epoch(happening: Happening, witness: Witness) -> str | None:
+    if _asks_to_delete_a_pod(happening):
+        assert isinstance(happening, Asked)
+        return _unannounced(happening, witness)
+    return _epoch_of_a_new_term(happening, witness)
+
+
+def _epoch_of_a_new_term(happening: Happening, witness: Witness) -> str | None:
+    if not isinstance(happening, Committed) or not _is_our_lease(happening):
+        return None
+    commit = happening.commit
+    taken = _transitions(commit.after.object)
+    before = 0 if commit.before is None else _transitions(commit.before.object)
+    if commit.deleted or (commit.before is not None and taken == before):
+        return None
+    recorded = max((_recorded_epoch(each) for each in _incidents(witness)), default=0)
+    if taken > max(before, recorded):
+        return None
+    return f"a term began under epoch {taken}, and {max(before, recorded)} had been used already"
+
+
+def _unannounced(asked: Asked, witness: Witness) -> str | None:
+    """A deletion that no intent speaks of, or one of another term."""
+    namespace, name = asked.key
+    announced = {
+        intent["epoch"]
+        for incident in _incidents(witness)
+        if (intent := (incident.get("status") or {}).get("intent")) and not intent.get("outcome")
+        if any(pod.startswith(f"{namespace}/{name}/") for pod in intent["pods"])
+    }
+    if not announced:
+        return f"{name} was to be deleted, and no intent had announced it"
+    lease = _our_lease(witness)
+    if lease is None or _holder(lease) != asked.user or _transitions(lease) in announced:
+        return None
+    return (
+        f"{name} was to be deleted under epoch {_transitions(lease)}, and announced under another"
+    )
+
+
+def _incidents(witness: Witness) -> list[Json]:
+    return [stored.object for stored in witness.store.all(INCIDENTS.label)]
+
+
+def _recorded_epoch(incident: Json) -> int:
+    return int((incident.get("status") or {}).get("epoch") or 0)
+
+
+def _our_lease(witness: Witness) -> Json | None:
+    return witness.stored(LEASES.label, _SETTINGS.lease, _SETTINGS.namespace)
+
+
+def _is_our_lease(happening: Committed) -> bool:
+    commit = happening.commit
+    ours = (_SETTINGS.namespace, _SETTINGS.lease)
+    return commit.storage == LEASES.label and commit.after.key == ours
+
+
+def _transitions(lease: Json) -> int:
+    return int(lease["spec"].get("leaseTransitions") or 0)
+
+
+def _holder(lease: Json) -> str:
+    return str(lease["spec"].get("holderIdentity") or "")
+
+
 # I9
 
 
@@ -179,15 +277,44 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
     look = witness.look(happening.user, CONFIGS.label, CONFIG_NAME)
     if look is None or look.stored is None:
         return f"{happening.key[1]} was to be changed although nobody has armed us"
-    spec = look.stored.object["spec"]
-    if spec.get("mode") == "Armed" and not _is_disarmed(spec, witness):
+    if witness.is_armed(look.stored.object):
         return None
     return f"{happening.key[1]} was to be changed although we are not armed"
 
 
-def _is_disarmed(spec: Json, witness: Witness) -> bool:
-    until = str((spec.get("disarmed") or {}).get("until") or "")
-    return bool(until) and datetime.fromisoformat(until) > witness.wall_now()
+# I10
+
+
+def ownership(happening: Happening, _witness: Witness) -> str | None:
+    if isinstance(happening, Asked):
+        return _not_ours_to_ask(happening)
+    if not isinstance(happening, Committed) or happening.by is None:
+        return None
+    commit = happening.commit
+    if commit.storage != NODES.label or commit.before is None:
+        return None
+    if _foreign_parts(commit.before.object) == _foreign_parts(commit.after.object):
+        return None
+    return f"more of {commit.after.key[1]} was changed than our own taint"
+
+
+def _not_ours_to_ask(asked: Asked) -> str | None:
+    name = asked.key[1]
+    if "finalizers" in (asked.body.get("metadata") or {}):
+        return f"the finalizers of {name} were to be changed"
+    if asked.storage in _OURS and asked.method != "DELETE":
+        return None
+    allowed = {PODS.label: ("DELETE",), NODES.label: ("PATCH",)}
+    if asked.method in allowed.get(asked.storage, ()) or asked.subresource == "eviction":
+        return None
+    return f"{asked.method} of {asked.storage} {name} was asked for, which is not ours"
+
+
+def _foreign_parts(node: Json) -> tuple[object, ...]:
+    meta, spec = node["metadata"], node["spec"]
+    taints = [each for each in spec.get("taints") or () if each["key"] != TAINT]
+    rest = {field: value for field, value in spec.items() if field != "taints"}
+    return taints, rest, *(meta.get(field) for field in ("labels", "annotations", "finalizers"))
 
 
 # I11
@@ -199,9 +326,39 @@ def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
         return None
     node = _node_of(removed)
     live = witness.stored(NODES.label, node)
-    if live is None or any(each["key"] == TAINT for each in live["spec"].get("taints") or ()):
+    if live is None or _is_tainted(live):
         return None
     return f"{removed['metadata']['name']} was removed from {node}, which does not have our taint"
+
+
+def zombie(happening: Happening, witness: Witness) -> str | None:
+    if _asks_to_delete_a_pod(happening) or _asks_for_our_taint(happening):
+        assert isinstance(happening, Asked)
+        lease = _our_lease(witness)
+        leader = "" if lease is None else _holder(lease)
+        if leader in ("", happening.user):
+            return None
+        return f"{happening.user} was to change {happening.key[1]}, and {leader} leads by now"
+    return _untainted_too_soon(happening, witness)
+
+
+def _untainted_too_soon(happening: Happening, witness: Witness) -> str | None:
+    if not isinstance(happening, Committed) or happening.by is None:
+        return None
+    commit = happening.commit
+    if commit.storage != NODES.label or commit.before is None:
+        return None
+    if not _is_tainted(commit.before.object) or _is_tainted(commit.after.object):
+        return None
+    for each in witness.truth.running(commit.after.key[1]):
+        gone = witness.removed(each.uid)
+        if gone is not None and gone.by_us:
+            return f"{each.node} was given back while {each.name}, which we removed, runs there"
+    return None
+
+
+def _is_tainted(node: Json) -> bool:
+    return any(each["key"] == TAINT for each in node["spec"].get("taints") or ())
 
 
 # I12, I16
@@ -213,7 +370,7 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
         return None
     meta, node = touched["metadata"], _node_of(touched)
     runs = any(each.uid == meta["uid"] for each in witness.truth.running(node))
-    if not runs or not _doubt(_who(happening), node, witness):
+    if not runs or not witness.doubt(_who(happening), node):
         return None
     kind = "guest" if VM_NAME in (meta.get("labels") or {}) else "pod"
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
@@ -225,14 +382,24 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
         return None
     assert isinstance(happening, Asked)
     live = witness.stored(PODS.label, happening.key[1], happening.key[0])
-    machine = None if live is None else witness.node(_node_of(live))
-    if (
-        machine is None
-        or machine.boot_id is None
-        or not _doubt(happening.user, machine.name, witness)
-    ):
+    if live is None:
         return None
-    return f"{happening.key[1]} was to be deleted, and {machine.name} lives"
+    node = _node_of(live)
+    if (because := _kept_from_us(happening.user, live, node, witness)) is not None:
+        return f"{happening.key[1]} was to be deleted, and {because}"
+    machine = witness.node(node)
+    if machine is None or machine.boot_id is None or not witness.doubt(happening.user, node):
+        return None
+    return f"{happening.key[1]} was to be deleted, and {node} lives"
+
+
+def _kept_from_us(user: str, pod: Json, node: str, witness: Witness) -> str | None:
+    """By the node as it was last read: its label can change in the very next moment."""
+    if (pod["metadata"].get("labels") or {}).get(PROTECT) == "false":
+        return "its label says that it is not protected"
+    seen = witness.look(user, NODES.label, node)
+    labels = (seen.stored.object["metadata"].get("labels") or {}) if seen and seen.stored else {}
+    return f"{node} is exempt" if labels.get(EXEMPT) == "true" else None
 
 
 # What happened
@@ -285,8 +452,11 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I2", "NoDeleteWithoutEvidence", no_delete_without_evidence),
     Invariant("I13", "ProofAfterBarrier", proof_after_barrier),
     Invariant("I4", "Preconditions", preconditions),
+    Invariant("I5", "Epoch", epoch),
     Invariant("I9", "Disarm", disarm),
+    Invariant("I10", "Ownership", ownership),
     Invariant("I11", "TaintBeforeRemoval", taint_before_removal),
+    Invariant("I11", "Zombie", zombie),
     Invariant("I12", "NoHealthyGuestStopped", no_healthy_guest_stopped),
     Invariant("I16", "NoBystander", no_bystander),
 )

@@ -72,6 +72,16 @@ class Look:
     stored: Stored | None
 
 
+@dataclass(frozen=True)
+class Removed:
+    """A pod that is gone from the API: whether it still ran in that moment, and whether it was
+    one of ours who took it away, with or without somebody's word for it."""
+
+    by_us: bool
+    vouched: bool
+    still_ran: bool
+
+
 Happening: TypeAlias = Asked | Committed | Entry
 
 
@@ -90,6 +100,8 @@ class Witness:
         self._lives: dict[str, int] = {}
         self._confirmed: dict[str, int] = {}
         self._marked: dict[str, int] = {}
+        self._marked_by_us: set[str] = set()
+        self._removed: dict[str, Removed] = {}
 
     # Being there
 
@@ -158,11 +170,53 @@ class Witness:
         found = self.store.get(storage, (namespace, name))
         return None if found is None else found.object
 
+    def is_armed(self, config: Json) -> bool:
+        """What this configuration means at this moment."""
+        spec = config["spec"]
+        until = str((spec.get("disarmed") or {}).get("until") or "")
+        disarmed = bool(until) and datetime.fromisoformat(until) > self.wall_now()
+        return spec.get("mode") == "Armed" and not disarmed
+
     # What ours could know
 
     def look(self, user: str, storage: str, name: str, namespace: str = "") -> Look | None:
         """The last read of this object, and of nothing else, by that one of ours."""
         return self._looks.get((user, storage, (namespace, name)))
+
+    def words_seen(self, user: str, node: str) -> list[Look]:
+        """The confirmations of this node's death that were there when that one of ours last
+        looked at them."""
+        return [
+            look
+            for (reader, storage, _), look in self._looks.items()
+            if (reader, storage) == (user, CONFIRMATIONS.label)
+            and look.stored is not None
+            and look.stored.object["spec"]["node"] == node
+        ]
+
+    def lease_look(self, user: str, node: str) -> Look | None:
+        """The last read of the node's lease by that one of ours."""
+        return self.look(user, LEASES.label, node, LEASE_NAMESPACE)
+
+    def doubt(self, user: str, node: str) -> str:
+        """Why that one of ours could not take it that the node is dead; empty if somebody vouched
+        for it and no life could be seen since."""
+        seen, lease = self.look(user, NODES.label, node), self.lease_look(user, node)
+        if seen is None or seen.stored is None or lease is None:
+            return f"nobody had looked at {node}"
+        body = seen.stored.object
+        boot = (body["metadata"]["uid"], body["status"]["nodeInfo"]["bootID"])
+        words = (look.stored.object for look in self.words_seen(user, node) if look.stored)
+        uids = [
+            word["metadata"]["uid"]
+            for word in words
+            if (word["spec"]["nodeUID"], word["spec"]["bootID"]) == boot
+        ]
+        if not uids:
+            return f"nothing vouches for the death of {node}"
+        if max(map(self.confirmed, uids)) < self.life_shown(node) <= lease.version:
+            return f"{node} had shown life since its death was confirmed"
+        return ""
 
     def life_shown(self, node: str) -> int:
         """The version at which its kubelet or its virt-handler was last heard of."""
@@ -175,6 +229,13 @@ class Witness:
     def marked(self, uid: str) -> int | None:
         """The version at which one of ours marked this pod as deleted, or somebody else had."""
         return self._marked.get(uid)
+
+    def marked_by_us(self, uid: str) -> bool:
+        return uid in self._marked_by_us
+
+    def removed(self, uid: str) -> Removed | None:
+        """How the pod of that uid went, if it is gone."""
+        return self._removed.get(uid)
 
     # Taking note
 
@@ -199,10 +260,11 @@ class Witness:
         )  # fmt: skip
         # Something new has no name yet when it is asked for.
         created = asked is not None and not asked.key[1] and asked.storage == commit.storage
-        self._remember(commit)
-        self._tell(Committed(_now(), commit, asked if same or created else None))
+        by = asked if same or created else None
+        self._remember(commit, by)
+        self._tell(Committed(_now(), commit, by))
 
-    def _remember(self, commit: Commit) -> None:
+    def _remember(self, commit: Commit, by: Asked | None) -> None:
         meta = commit.after.object["metadata"]
         match commit.storage:
             case LEASES.label:
@@ -214,8 +276,19 @@ class Witness:
             case CONFIRMATIONS.label:
                 self._confirmed.setdefault(meta["uid"], commit.version)
             case PODS.label:
-                if meta.get("deletionTimestamp") and not commit.deleted:
+                if commit.deleted:
+                    self._remember_removal(commit, by)
+                elif meta.get("deletionTimestamp"):
                     self._marked.setdefault(meta["uid"], commit.version)
+                    if by is not None:
+                        self._marked_by_us.add(meta["uid"])
+
+    def _remember_removal(self, commit: Commit, by: Asked | None) -> None:
+        pod = commit.after.object
+        uid, node = pod["metadata"]["uid"], str(pod["spec"].get("nodeName", ""))
+        runs = any(each.uid == uid for each in self.truth.running(node))
+        vouched = by is not None and not self.doubt(by.user, node)
+        self._removed[uid] = Removed(by is not None, vouched, runs)
 
     def _tell(self, happening: Happening) -> None:
         for told in tuple(self._told):

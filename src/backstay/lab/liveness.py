@@ -1,0 +1,308 @@
+"""Liveness: what must happen sooner or later, and the bound within which it must.
+
+A promise is kept while nothing stands in its way: a controller has led without a break, and for a
+recovery somebody has rightly confirmed the death of a node that is really off, we are armed and
+most other nodes are well. All of that is read off the ground truth and off what was committed. The
+time counts from when it became true, and begins anew with each interruption: that is also how a
+crash at any moment is judged (L5), because its successor has the same bound.
+
+==================  =============================================================================
+Recovered           within 60 s everything protected is released from a node that is proven dead,
+                    or an incident says what else stands in its way
+NothingTerminating  within 60 s nothing is left of what we marked, or of what belonged to it
+HoldsAreTold        70 s after a node fell silent an open incident speaks of everything that it ran
+NoActionLoops       the same deed is not done more than ten times a minute
+==================  =============================================================================
+
+``replayed`` is E1: every decision that was recorded is made again, and must be the same.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from backstay.apis.apps import STATEFUL_SETS
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.kubevirt import INSTANCES
+from backstay.decide.failover import Check
+from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.witness import Asked, Committed, Happening, Witness
+from backstay.model import labels
+from backstay.model.incident import Progress
+from backstay.model.reasons import Reason
+from backstay.record.replay import read_recording, replay
+from backstay.seam.files import Files
+from backstay.settings import Settings
+from backstay.sim.nodes.node import Node
+
+Json = Mapping[str, Any]
+
+RECOVERED, TERMINATING, HOLDS, LOOPS, REPLAYS = (
+    "Recovered", "NothingTerminating", "HoldsAreTold", "NoActionLoops", "SameDecision",
+)  # fmt: skip
+
+_RECOVERY = 60.0
+_TOLD = 70.0
+_LOOK = 1.0
+"""Seconds between two looks at all promises."""
+_LEADS = 5.0
+"""A leader that has not renewed for so long does not count as one."""
+_MINUTE = 60.0
+_MOST = 10
+
+_OURS = Settings(identity="")
+
+# What can hold a workload although its node is proven dead and we are armed.
+_PASSES = frozenset(
+    reason.name
+    for reason in (
+        Reason.ProofMissing, Reason.ConfirmationRefused, Reason.EvidenceContradicted,
+        Reason.Observing, Reason.Disarmed, Reason.StaleView,
+    )
+)  # fmt: skip
+_ON_THE_WAY = (Progress.DUE, Progress.MARKED, Progress.RELEASED)
+
+
+class Promise(Protocol):
+    """Told of everything that happens; says each time what has not been kept, by name."""
+
+    def look(self, happening: Happening) -> Iterable[tuple[str, str]]: ...
+
+
+class _Since:
+    """Since when each of several things has been true without a break."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def lasts(self, key: str, now: float, *, true: bool) -> float:
+        """For how long; 0 if it is not true."""
+        if not true:
+            self._since.pop(key, None)
+            return 0.0
+        return now - self._since.setdefault(key, now)
+
+    def clear(self) -> None:
+        self._since.clear()
+
+
+class Patience:
+    """The promises that need time. Nothing is told twice of the same object."""
+
+    def __init__(self, witness: Witness, *, factor: float = 1.0) -> None:
+        self._witness = witness
+        self._factor = factor
+        self._next = 0.0
+        self._renewed_at = float("-inf")
+        self._term: tuple[str, int] = ("", 0)
+        self._signs: dict[str, float] = {}
+        self._proven = _Since()
+        self._told: set[tuple[str, str]] = set()
+
+    def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
+        if isinstance(happening, Committed):
+            self._notice(happening)
+        if happening.at < self._next:
+            return
+        self._next = happening.at + _LOOK * self._factor
+        for name, subject, sentence in self._kept(happening.at):
+            if (name, subject) not in self._told:
+                self._told.add((name, subject))
+                yield name, sentence
+
+    # Since when nothing stands in the way
+
+    def _notice(self, happening: Committed) -> None:
+        commit = happening.commit
+        after, before = commit.after.object, commit.before.object if commit.before else None
+        match commit.storage, commit.after.key:
+            case LEASES.label, (labels.LEASE_NAMESPACE, node):
+                self._signs[node] = happening.at
+            case NODES.label, (_, node) if _boot(before) != _boot(after):
+                self._signs[node] = happening.at
+            case LEASES.label, (_OURS.namespace, _OURS.lease):
+                self._notice_leader(after["spec"], happening.at)
+
+    def _notice_leader(self, spec: Json, now: float) -> None:
+        term = (str(spec.get("holderIdentity") or ""), int(spec.get("leaseTransitions") or 0))
+        gap = now - self._renewed_at > _LEADS * self._factor
+        self._renewed_at = now
+        if term != self._term or gap:
+            self._begin_anew(now)
+        self._term = term
+
+    def _begin_anew(self, now: float) -> None:
+        """Whoever leads now has looked since this moment, and not before."""
+        self._proven.clear()
+        self._signs = dict.fromkeys(self._signs, now)
+
+    def _kept(self, now: float) -> Iterator[tuple[str, str, str]]:
+        if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
+            self._begin_anew(now)
+            return
+        for node in [stored.object for stored in self._witness.store.all(NODES.label)]:
+            name = node["metadata"]["name"]
+            settled = self._proven.lasts(name, now, true=self._is_settled(name, node))
+            silent = now - self._signs.get(name, now)
+            if settled > _RECOVERY * self._factor:
+                yield from self._left_behind(name)
+            if silent > _TOLD * self._factor:
+                yield from self._untold(name)
+
+    def _is_settled(self, name: str, node: Json) -> bool:
+        """Whether nothing but we could be the reason that its workloads are not released."""
+        machine = self._witness.node(name)
+        return (
+            machine is not None
+            and machine.boot_id is None
+            and self._is_armed()
+            and self._is_confirmed(name, node)
+            and self._most_are_well(but=name)
+        )
+
+    def _is_armed(self) -> bool:
+        config = self._witness.stored(CONFIGS.label, CONFIG_NAME)
+        return config is not None and self._witness.is_armed(config)
+
+    def _is_confirmed(self, name: str, node: Json) -> bool:
+        lease = self._witness.stored(LEASES.label, name, labels.LEASE_NAMESPACE)
+        if lease is None:
+            return False
+        heartbeat = (node["metadata"].get("annotations") or {}).get(labels.HEARTBEAT, "")
+        shown = (
+            name, node["metadata"]["uid"], _boot(node), lease["spec"].get("renewTime"), heartbeat,
+        )  # fmt: skip
+        words = (stored.object["spec"] for stored in self._witness.store.all(CONFIRMATIONS.label))
+        return any(
+            (
+                word["node"], word["nodeUID"], word["bootID"],
+                word.get("lastRenewal"), word.get("lastHeartbeat", ""),
+            ) == shown
+            for word in words
+        )  # fmt: skip
+
+    def _most_are_well(self, *, but: str) -> bool:
+        names = [s.object["metadata"]["name"] for s in self._witness.store.all(NODES.label)]
+        others = [self._witness.node(name) for name in names if name != but]
+        well = [each for each in others if each is not None and _is_well(each)]
+        return bool(well) and 2 * len(well) >= len(others)
+
+    # What has not been done
+
+    def _left_behind(self, node: str) -> Iterator[tuple[str, str, str]]:
+        records = self._records(node)
+        for pod in self._pods(node):
+            meta = pod["metadata"]
+            if meta.get("finalizers"):
+                continue
+            uid, name = meta["uid"], meta["name"]
+            if _is_protected_kind(pod) and self._should_be_gone(records.get(uid)):
+                yield RECOVERED, uid, f"{name} is still on {node}, whose death is proven"
+            if meta.get("deletionTimestamp") and self._was_touched(pod):
+                yield TERMINATING, uid, f"{name} is Terminating on {node}, and nobody removes it"
+
+    def _should_be_gone(self, record: Json | None) -> bool:
+        if record is None:
+            return True
+        progress, code = record["progress"], record["code"]
+        return progress in _ON_THE_WAY or (progress == Progress.HELD and code in _PASSES)
+
+    def _was_touched(self, pod: Json) -> bool:
+        """Whether we marked it, or removed what it belongs to."""
+        meta = pod["metadata"]
+        owners = [each["uid"] for each in meta.get("ownerReferences") or ()]
+        gone = (self._witness.removed(uid) for uid in owners)
+        marked_by_us = self._witness.marked_by_us(meta["uid"])
+        return marked_by_us or any(each is not None and each.by_us for each in gone)
+
+    def _untold(self, node: str) -> Iterator[tuple[str, str, str]]:
+        records = self._records(node)
+        for pod in self._pods(node):
+            uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+            if not _is_protected_kind(pod) or _is_over(pod):
+                continue
+            record = records.get(uid)
+            if record is None or not record["sentence"]:
+                yield HOLDS, uid, f"{node} is silent, and no incident speaks of {name}"
+
+    def _pods(self, node: str) -> list[Json]:
+        pods = (stored.object for stored in self._witness.store.all(PODS.label))
+        return [pod for pod in pods if pod["spec"].get("nodeName") == node]
+
+    def _records(self, node: str) -> dict[str, Json]:
+        """What open incidents say of each pod of the node, by uid."""
+        found: dict[str, Json] = {}
+        for stored in self._witness.store.all(INCIDENTS.label):
+            status = stored.object.get("status") or {}
+            if stored.object["spec"]["node"] != node or status.get("closedAt"):
+                continue
+            for record in status.get("workloads") or ():
+                found |= dict.fromkeys(record.get("uids") or (), record)
+        return found
+
+
+class Repetition:
+    """The promise not to do the same over and over."""
+
+    def __init__(self, *, factor: float = 1.0) -> None:
+        self._window = _MINUTE * factor
+        self._deeds: dict[tuple[str, ...], deque[float]] = {}
+
+    def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
+        if not isinstance(happening, Asked):
+            return
+        for deed in _deeds(happening):
+            times = self._deeds.setdefault(deed, deque())
+            times.append(happening.at)
+            while times[0] < happening.at - self._window:
+                times.popleft()
+            if len(times) == _MOST + 1:
+                yield LOOPS, f"{' '.join(deed)} was asked for {len(times)} times in a minute"
+
+
+def _deeds(asked: Asked) -> Iterator[tuple[str, ...]]:
+    body, name = asked.body, asked.key[1]
+    if asked.storage == PODS.label:
+        yield "delete", *asked.key
+    elif asked.storage == NODES.label:
+        taints = (body.get("spec") or {}).get("taints") or ()
+        on = any(each.get("key") == labels.TAINT for each in taints)
+        yield "taint" if on else "untaint", name
+    elif asked.storage == INCIDENTS.label:
+        intent = (body.get("status") or {}).get("intent") or {}
+        if intent and not intent.get("outcome"):
+            for pod in intent["pods"]:
+                yield "announce", pod
+
+
+async def replayed(files: Files, directory: str, chain: Sequence[Check]) -> list[str]:
+    """Every recorded decision that comes out differently when it is made again."""
+    found = []
+    for name in await files.names(directory):
+        recording = read_recording(name, await files.read(f"{directory}/{name}"))
+        found += [
+            f"{each.subject} was decided {each.recorded!r}, and again {each.today!r}"
+            for each in replay(recording, chain).differences
+        ]
+    return found
+
+
+def _boot(node: Json | None) -> str:
+    info = ((node or {}).get("status") or {}).get("nodeInfo") or {}
+    return str(info.get("bootID", ""))
+
+
+def _is_well(node: Node) -> bool:
+    return node.condition == "fine"
+
+
+def _is_protected_kind(pod: Json) -> bool:
+    kinds = {INSTANCES.kind, STATEFUL_SETS.kind}
+    return any(
+        each.get("controller") and each["kind"] in kinds
+        for each in pod["metadata"].get("ownerReferences") or ()
+    )
+
+
+def _is_over(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
