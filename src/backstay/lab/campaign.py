@@ -1,0 +1,109 @@
+"""Campaign: plays the cases of many seeds, and keeps what went wrong in its smallest form.
+
+A case goes wrong when an invariant breaks, and also when it cannot be played to its end: a
+controller that fails on an error that nobody foresaw, or a world that stands still, is no smaller
+a finding than a breach. Such an end goes by the name of its exception.
+
+A campaign ends early once it has ``ENOUGH`` findings, which are mostly of one cause.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Self
+
+import msgspec
+
+from backstay.lab.fuzz import draw
+from backstay.lab.play import play
+from backstay.lab.scenario import Scenario, dump
+from backstay.lab.shrink import shrink
+
+ENOUGH = 3
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one scenario. ``broken`` is empty when all went well."""
+
+    broken: tuple[str, ...]
+    sentences: tuple[str, ...] = ()
+    recovered: int = 0
+    checked: int = 0
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What broke with this seed; ``scenario`` is the smallest that breaks alike, as YAML."""
+
+    seed: int
+    broken: tuple[str, ...]
+    sentences: tuple[str, ...]
+    scenario: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Of so many ``seeds``. ``recovered`` are workloads that came up elsewhere, ``checked``
+    happenings about which every invariant was asked."""
+
+    seeds: int = 0
+    recovered: int = 0
+    checked: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            seeds=self.seeds + other.seeds,
+            recovered=self.recovered + other.recovered,
+            checked=self.checked + other.checked,
+            findings=self.findings + other.findings,
+        )
+
+    @property
+    def enough(self) -> bool:
+        return len(self.findings) >= ENOUGH
+
+
+def campaign(
+    seeds: Iterable[int],
+    *,
+    bug: str = "",
+    told: Callable[[Report], None] = lambda _: None,
+    patience: Callable[[], Callable[[], bool]] = lambda: lambda: False,
+) -> Report:
+    """Plays seed after seed, and tells after each how things stand. ``patience`` is asked at the
+    beginning of each shrinking, and what it returns says when that has taken long enough."""
+    report = Report()
+    for seed in seeds:
+        report += _one(seed, bug, patience)
+        told(report)
+        if report.enough:
+            break
+    return report
+
+
+def outcome(scenario: Scenario) -> Outcome:
+    """Plays it once."""
+    try:
+        played = play(scenario)
+    except Exception as error:  # noqa: BLE001 - whatever ends a world early is what we look for
+        return Outcome(broken=(type(error).__name__,), sentences=(str(error),))
+    return Outcome(
+        broken=played.broken,
+        sentences=tuple(f"{each.invariant}: {each.sentence}" for each in played.breaches),
+        recovered=len(played.recovered),
+        checked=played.checked,
+    )
+
+
+def _one(seed: int, bug: str, patience: Callable[[], Callable[[], bool]]) -> Report:
+    case = draw(seed, bug=bug)
+    found = outcome(case)
+    report = Report(seeds=1, recovered=found.recovered, checked=found.checked)
+    if not found.broken:
+        return report
+    smallest = shrink(
+        case,
+        lambda smaller: not set(found.broken).isdisjoint(outcome(smaller).broken),
+        enough=patience(),
+    )
+    finding = Finding(
+        seed=seed, broken=found.broken, sentences=found.sentences, scenario=dump(smallest)
+    )
+    return report + Report(findings=(finding,))
