@@ -45,6 +45,8 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     calls: int
     checked: int
     unmet: tuple[str, ...] = ()
+    astray: bool = False
+    """Whether an invariant broke that was not expected to."""
 
     @property
     def down(self) -> tuple[str, ...]:
@@ -99,9 +101,11 @@ class _Performance:
         await asyncio.sleep(self._zero + step.at - self._world.now)
         if step.waits:
             await self._writes(step)
+        # Told before what comes of it.
+        began, place = self._world.now, len(self._scribe.lines)
         who, what = await self._deeds.do(step)
         if what:
-            self._scribe.tell(self._world.now, who, what)
+            self._scribe.tell(began, who, what, place=place)
 
     async def _writes(self, step: Step) -> None:
         """Until as many of the writes that the step waits for were carried out."""
@@ -175,7 +179,9 @@ class _Performance:
         }
 
     def _judged(self, played: Played) -> Played:
-        return msgspec.structs.replace(played, unmet=tuple(_unmet(self._scenario, played)))
+        unmet = tuple(_unmet(self._scenario, played))
+        astray = not set(played.broken) <= set(self._scenario.expect.breaches)
+        return msgspec.structs.replace(played, unmet=unmet, astray=astray)
 
 
 def _parts(scenario: Scenario, instead: Parts) -> Parts:

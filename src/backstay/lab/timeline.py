@@ -55,8 +55,10 @@ class Scribe:
         self._zero = now
         self._cluster.witness.watch(self._hear)
 
-    def tell(self, now: float, who: str, what: str) -> None:
-        self.lines.append(Line(round(now - self._zero, 3), who, what))
+    def tell(self, now: float, who: str, what: str, *, place: int | None = None) -> None:
+        """At the end, or at an earlier place."""
+        line = Line(round(now - self._zero, 3), who, what)
+        self.lines.insert(len(self.lines) if place is None else place, line)
 
     def await_write(self, told: Callable[[Committed], None]) -> Callable[[], None]:
         """Calls it with every write of ours that counts; returns how to end that."""
