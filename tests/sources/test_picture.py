@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from backstay.apis.backstay import definitions
+from backstay.apis.backstay import INCIDENTS, definitions
 from backstay.kube.errors import Forbidden
+from backstay.kube.resource import NODES
 from backstay.model.node import Life
 from backstay.model.policy import Mode, Times
 from backstay.sources.picture import (
@@ -233,3 +234,18 @@ async def test_both_ways_to_read_the_workloads_agree(api: CountingApi) -> None:
 )
 def test_a_timestamp_says_a_moment_or_nothing(text: str | None, seconds: float | None) -> None:
     assert moment(text) == seconds
+
+
+async def test_where_one_look_shows_less_the_incident_is_believed(installed: CountingApi) -> None:
+    """A controller that was told to be less patient has seen more than we can at one look."""
+    node = await add_node(installed, "n1", 15)
+    unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    await installed.client.merge_patch(NODES, "n1", unknown, subresource="status")
+    await installed.put({
+        "apiVersion": "backstay.dev/v1alpha1", "kind": "Incident", "metadata": {"name": "n1-1"},
+        "spec": which(node),
+    })  # fmt: skip
+    told = {"state": "Lost", "code": "NodeLost", "sentence": "n1 is lost.", "openedAt": before(5)}
+    await installed.client.merge_patch(INCIDENTS, "n1-1", {"status": told}, subresource="status")
+    [sight] = (await look(installed)).nodes
+    assert (sight.life.state, sight.life.why.sentence) == (Life.LOST, "n1 is lost.")

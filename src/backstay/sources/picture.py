@@ -41,6 +41,7 @@ from backstay.model.evidence import Confirmation
 from backstay.model.labels import LEASE_NAMESPACE, TAINT
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Policy, Times
+from backstay.model.reasons import Why
 from backstay.model.workload import Workload
 from backstay.seam.clock import WallClock
 from backstay.sources.lookups import Details, describe_all, list_all
@@ -51,6 +52,7 @@ T = TypeVar("T")
 
 _TIMEOUT = 10.0
 _NODES_AT_ONCE = 4
+_DOWN = frozenset({Life.LOST.value, Life.PROVEN.value, Life.RECOVERED.value})
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
@@ -392,12 +394,13 @@ def _sight(
         tainted=any(taint.startswith(f"{TAINT}:") for taint in row.taints),
     )
     words = tuple(word for word in confirmations if word.node == row.key)
+    incident = _open_incident(row, incidents)
     return Sight(
         row=row,
         facts=facts,
-        life=_life(facts, words, times),
+        life=_as_told(_life(facts, words, times), facts, incident),
         lease_age=None if renewed is None else max(0.0, now - renewed),
-        incident=_open_incident(row, incidents),
+        incident=incident,
         confirmations=words,
     )
 
@@ -411,6 +414,26 @@ def _life(facts: NodeFacts, words: Sequence[Confirmation], times: Times) -> Node
         then = min(facts.looked_at, began + patience)
         life = lives.step(life, facts, then, times=times, confirmed=confirmed)
     return life
+
+
+def _as_told(life: NodeLife, facts: NodeFacts, incident: IncidentRow | None) -> NodeLife:
+    """As the incident has it, where one look shows less: whoever wrote it has watched, and may
+    have been told to be less patient than we are. Kubernetes must miss the node as well: an
+    incident can be older than its return."""
+    if incident is None or facts.ready == "True" or life.state is not Life.HEALTHY:
+        return life
+    status, spec = incident.status, incident.spec
+    if (spec.node_uid, spec.boot_id) != (facts.uid, facts.boot_id) or status.state not in _DOWN:
+        return life
+    opened = moment(status.opened_at) or facts.looked_at
+    return NodeLife(
+        node_uid=facts.uid,
+        boot_id=facts.boot_id,
+        state=Life(status.state),
+        since=opened,
+        suspected_at=opened,
+        why=Why(status.code, status.sentence, status.next),
+    )
 
 
 def _open_incident(row: NodeRow, incidents: Sequence[IncidentRow]) -> IncidentRow | None:
