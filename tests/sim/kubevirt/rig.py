@@ -12,8 +12,9 @@ from backstay.kube.client import KubeClient
 from backstay.kube.resource import NODES, PODS, Resource
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.cluster.ground import WorldGround
-from backstay.sim.kubevirt import KubeVirt, VirtHandler, install, virtual_machine
-from backstay.sim.kubevirt.names import APP, LAUNCHER, SCHEDULABLE, VMIS, VMS
+from backstay.sim.kubevirt import Copying, KubeVirt, VirtHandler, install, virtual_machine
+from backstay.sim.kubevirt.names import APP, LAUNCHER, MIGRATIONS, SCHEDULABLE, VMIS, VMS
+from backstay.sim.kubevirt.vmi_controller import CLAIMS
 from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.truth import Truth
 from backstay.sim.world import World
@@ -133,6 +134,26 @@ class Rig:
     async def keep_scheduler_away(self, node: str) -> None:
         await self.client.merge_patch(NODES, node, {"spec": {"unschedulable": True}})
 
+    async def taint(self, node: str, taint: Json) -> None:
+        await self.client.merge_patch(NODES, node, {"spec": {"taints": [taint]}})
+
+    async def create_claim(self, name: str, *modes: str) -> None:
+        claim = {
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": list(modes) or ["ReadWriteMany"],
+                "volumeMode": "Block",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        await self.client.create(CLAIMS, claim, namespace=self.namespace)
+
+    async def migrate(self, name: str = VM) -> str:
+        """Asks for it; the name of the migration."""
+        migration = {"metadata": {"generateName": "by-hand-"}, "spec": {"vmiName": name}}
+        made = await self.client.create(MIGRATIONS, migration, namespace=self.namespace)
+        return str(made.json()["metadata"]["name"])
+
     async def delete_pod(self, *, grace: int | None = None) -> None:
         pod = await self.launcher()
         await self.client.delete(
@@ -159,15 +180,22 @@ def _labels(obj: Json) -> Json:
 
 
 def in_memory(
-    scenario: Callable[[Rig], Coroutine[Any, Any, None]], *, seed: int = 1, nodes: int = 3
+    scenario: Callable[[Rig], Coroutine[Any, Any, None]],
+    *,
+    seed: int = 1,
+    nodes: int = 3,
+    copying: Copying | None = None,
 ) -> None:
     """Runs a scenario on an embedded cluster."""
     with World(seed) as world:
-        world.run(_on_a_cluster(world, scenario, nodes))
+        world.run(_on_a_cluster(world, scenario, nodes, copying))
 
 
 async def _on_a_cluster(
-    world: World, scenario: Callable[[Rig], Coroutine[Any, Any, None]], nodes: int
+    world: World,
+    scenario: Callable[[Rig], Coroutine[Any, Any, None]],
+    nodes: int,
+    copying: Copying | None,
 ) -> None:
     cluster = EmbeddedCluster(WorldGround(world))
     install(cluster.api)
@@ -176,7 +204,8 @@ async def _on_a_cluster(
     )
     for number in range(nodes):
         labels = {"test": "default"}
-        cluster.add_node(f"n{number + 1}", labels=labels, agents={HANDLER: VirtHandler()})
+        agents = {HANDLER: VirtHandler(copying)}
+        cluster.add_node(f"n{number + 1}", labels=labels, agents=agents)
     await cluster.settled()
     rig = Rig(cluster.client(), cluster.nodes, cluster.truth, "default", 600.0, cluster)
     for name in cluster.nodes:

@@ -6,8 +6,8 @@ use the same permission. Pods that do not serve anybody (not running yet, over, 
 need no permission.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from backstay.sim.api.disruption import BUDGETS, is_ready, with_verdict
 from backstay.sim.api.kinds import Object
@@ -18,6 +18,9 @@ from backstay.sim.api.status import Cause, Refusal, bad_request, forbidden
 from backstay.sim.api.store import Stored
 
 Json = Mapping[str, Any]
+
+Intercept: TypeAlias = Callable[[Object, Write], None]
+"""Is asked about a pod before it is evicted, and raises a ``Refusal`` if it is not to be."""
 
 _MOST_DISRUPTED = 2000
 _WAIT_FOR_A_COUNT = 10
@@ -32,6 +35,10 @@ class Evictions:
         budgets = operations.kinds.find("policy", "v1", "poddisruptionbudgets")
         assert budgets is not None
         self._budgets = budgets
+        self._intercepts: list[Intercept] = []
+
+    def intercept(self, intercept: Intercept) -> None:
+        self._intercepts.append(intercept)
 
     def evict(self, target: Target, sent: Object, write: Write) -> None:
         """Deletes the pod, or raises a ``Refusal``. As in a real server, what a budget has given
@@ -41,6 +48,8 @@ class Evictions:
         wanted = sent.get("deleteOptions") or {}
         write = Write(write.manager, write.dry_run or bool(wanted.get("dryRun")))
         pod = self._operations.find(target)
+        for intercept in self._intercepts:
+            intercept(pod.object, write)
         if not _needs_no_permission(pod.object):
             self._ask_budgets(pod, write)
         self._delete(target, pod, _delete_options(wanted), write)

@@ -14,6 +14,7 @@ from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api import decoding, event_versions, gotext, patches, status, tables
 from backstay.sim.api.custom import CustomKinds
 from backstay.sim.api.documents import Documents
+from backstay.sim.api.eviction import Intercept
 from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import Kinds, Object
 from backstay.sim.api.operations import Deleted, DeleteOptions, Operations, Write, strip
@@ -77,6 +78,10 @@ class ApiServer:
         """Leaves what is asked of a group to somebody else, as an APIService does. It is not
         listed among the groups: what is served there is no kind of object."""
         self._aggregated[group] = answer
+
+    def intercept_evictions(self, intercept: Intercept) -> None:
+        """Asks before a pod is evicted, as a validating webhook is asked."""
+        self._subresources.evictions.intercept(intercept)
 
     async def handle(self, inbound: Inbound, user: User = ADMIN) -> Answer:
         """Does what is asked. Whether ``user`` may is for others to say (see ``access``)."""

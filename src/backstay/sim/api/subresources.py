@@ -38,7 +38,7 @@ class Subresources:
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
-        self._evictions = Evictions(operations)
+        self.evictions = Evictions(operations)
 
     def post(self, target: Target, inbound: Inbound, write: Write) -> Answer:
         """Evictions and bindings."""
@@ -48,7 +48,7 @@ class Subresources:
                               f"{target.info.subresources[target.subresource].kind})")  # fmt: skip
         _check_kind(target, sent)
         if target.subresource == "eviction":
-            self._evictions.evict(target, sent, write)
+            self.evictions.evict(target, sent, write)
         else:
             self.bind(target, sent, write)
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",

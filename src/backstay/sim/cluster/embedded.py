@@ -112,6 +112,7 @@ class EmbeddedCluster:
             wall=ground.wall,
             rng=ground.rng,
             pace=self.timers.pace,
+            find=self.nodes.get,
         )
         self._furnish()
         self._start()

@@ -6,20 +6,24 @@ and restart are what virt-api does with them, see ``lifecycle``.
 
 Reading order: ``names``, ``objects``; ``vmi_status`` and ``vm_status``, which are pure and hold the
 rules; ``vmi_controller``, ``vm_controller`` and ``node_controller``, which carry them out;
-``handler``, which is on the nodes.
+``handler``, which is on the nodes. Then what moves a running guest: ``migration_status`` and
+``migration_controller``, ``transfer`` for what the two nodes do, ``eviction_webhook`` and
+``evacuation_controller`` for who asks for it; and ``hotplug``.
 
-Not here: snapshots, hotplug, instance types, data volumes, presets and everything else that has no
-part in where a VM runs; readiness gates and probes of guests; and webhooks, so that nothing that
-is wrong with a VM is refused.
+Not here: snapshots, instance types, data volumes, presets and everything else that has no part in
+where a VM runs; readiness gates and probes of guests; migrations between clusters; and all webhooks
+but the one for evictions, so that nothing that is wrong with a VM is refused.
 """
 
 from backstay.sim.kubevirt.definitions import definitions, install
 from backstay.sim.kubevirt.handler import VirtHandler
 from backstay.sim.kubevirt.lifecycle import Lifecycle
 from backstay.sim.kubevirt.objects import virtual_machine
+from backstay.sim.kubevirt.transfer import Copying
 from backstay.sim.kubevirt.virt_controller import KubeVirt
 
 __all__ = [
+    "Copying",
     "KubeVirt",
     "Lifecycle",
     "VirtHandler",

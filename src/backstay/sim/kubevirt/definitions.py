@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from backstay.sim.api.operations import Write
 from backstay.sim.api.requests import Target
 from backstay.sim.api.server import ApiServer
+from backstay.sim.kubevirt.eviction_webhook import EvictionWebhook
 from backstay.sim.kubevirt.lifecycle import Lifecycle
 from backstay.sim.kubevirt.names import GROUP, POOL_GROUP, SUBRESOURCES, Json
 
@@ -34,13 +35,15 @@ _VERSIONS = ("v1", "v1alpha3")
 
 
 def install(server: ApiServer) -> None:
-    """Has an embedded API serve KubeVirt's kinds, and start, stop and restart for VMs."""
+    """Has an embedded API serve KubeVirt's kinds, and start, stop and restart for VMs, and ask
+    before it evicts a guest's pod."""
     info = server.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     assert info is not None
     for definition in definitions():
         sent = {k: v for k, v in definition.items() if k not in ("apiVersion", "kind")}
         server.operations.create(Target(info), sent, Write("virt-operator"))
     server.aggregate(SUBRESOURCES, Lifecycle(server.operations).answer)
+    server.intercept_evictions(EvictionWebhook(server.operations))
 
 
 def definitions() -> list[Json]:

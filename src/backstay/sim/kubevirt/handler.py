@@ -8,6 +8,8 @@ dies it goes on, and its heartbeat with it.
   it needs the API for that, and cannot keep a guest from running twice while it is cut off.
 * How a guest ended is reported as the final phase of its VMI, unless somebody was faster:
   Succeeded after a shutdown, Failed after a crash or a loss of power.
+* It passes volumes on that another pod has brought to the node for a guest (see ``hotplug``), and
+  does its part in migrations (see ``transfer``).
 
 A guest is not told from the launcher that it runs in: it runs while the container does. Which
 launchers have had a guest started is remembered here, as their sockets on the node's disk do it
@@ -26,20 +28,33 @@ from backstay.kube.reflector import Reflector
 from backstay.kube.resource import NODES
 from backstay.seam.tasks import Tasks
 from backstay.sim.api.operations import stamp
+from backstay.sim.kubevirt import hotplug
 from backstay.sim.kubevirt.names import (
+    APP,
     FAILED,
     FINAL,
     HEARTBEAT,
+    HOTPLUG,
+    MIGRATION_JOB,
     NODE_NAME,
     RUNNING,
     SCHEDULABLE,
     SCHEDULED,
     SUCCEEDED,
+    TARGET_NODE,
     VMIS,
     Json,
 )
-from backstay.sim.kubevirt.objects import condition, condition_of, is_going, phase_of
+from backstay.sim.kubevirt.objects import (
+    condition,
+    condition_of,
+    is_going,
+    migration_of,
+    phase_of,
+)
+from backstay.sim.kubevirt.transfer import Copying, Transfers, launcher_on
 from backstay.sim.nodes.agents import AgentContext
+from backstay.sim.nodes.wire import Pod
 
 _BEAT = 60.0
 _JITTER = 1.2
@@ -77,25 +92,28 @@ class _Instances(Cache[_Instance]):
 class VirtHandler:
     """An ``Agent``: one for each node."""
 
-    def __init__(self) -> None:
+    def __init__(self, copying: Copying | None = None) -> None:
         self._guests: dict[str, str] = {}
+        self._transfers = Transfers(copying or Copying())
 
     async def __call__(self, context: AgentContext) -> None:
+        context.runtime.start_idle(_starts_idle)
         bell = asyncio.Event()
-        instances = _Instances(bell)
-        reflector = Reflector(
-            context.client,
-            VMIS,
-            Projection(dict, _instance),
-            instances,
-            rng=context.seams.rng,
-            labels=f"{NODE_NAME}={context.node}",
-        )
+        here, coming = _Instances(bell), _Instances(bell)
         async with Tasks(f"{context.node}/virt-handler") as tasks:
-            tasks.spawn(reflector.run(), name="instances")
+            for label, rows in ((NODE_NAME, here), (TARGET_NODE, coming)):
+                reflector = Reflector(
+                    context.client,
+                    VMIS,
+                    Projection(dict, _instance),
+                    rows,
+                    rng=context.seams.rng,
+                    labels=f"{label}={context.node}",
+                )
+                tasks.spawn(reflector.run(), name=label)
             tasks.spawn(self._beat(context), name="heartbeat")
             tasks.spawn(_follow_containers(context, bell), name="containers")
-            await self._work(context, instances, bell)
+            await self._work(context, here, coming, bell)
 
     # The heartbeat
 
@@ -119,33 +137,46 @@ class VirtHandler:
     # Guests
 
     async def _work(
-        self, context: AgentContext, instances: _Instances, bell: asyncio.Event
+        self, context: AgentContext, here: _Instances, coming: _Instances, bell: asyncio.Event
     ) -> NoReturn:
         while True:
             bell.clear()
-            done = not instances.synced or await self._look(context, instances)
+            synced = here.synced and coming.synced
+            wait = await self._look(context, list(here), list(coming)) if synced else None
             try:
-                async with asyncio.timeout(None if done else _RETRY):
+                async with asyncio.timeout(wait):
                     await bell.wait()
             except TimeoutError:
                 pass
 
-    async def _look(self, context: AgentContext, instances: _Instances) -> bool:
-        """Looks at every VMI and every guest; False if the API has yet to hear of something."""
-        rows = list(instances)
-        self._shut_down_unwanted(context, rows)
-        done = True
-        for row in rows:
+    async def _look(
+        self, context: AgentContext, here: list[_Instance], coming: list[_Instance]
+    ) -> float | None:
+        """Looks at every VMI and every guest; in how many seconds to look again, if so."""
+        self._shut_down_unwanted(context, here, coming)
+        waits: list[float] = []
+        for row in here:
             try:
                 await self._report(context, row)
+                await _plug(context, row.body)
             except KubeError:
-                done = False
-        return done
+                waits.append(_RETRY)
+        for row in {each.key: each for each in (*here, *coming)}.values():
+            try:
+                wait = await self._transfers.attend(context, row.body)
+            except KubeError:
+                wait = _RETRY
+            if wait is not None:
+                waits.append(wait)
+        return min(waits, default=None)
 
-    def _shut_down_unwanted(self, context: AgentContext, rows: list[_Instance]) -> None:
-        for row in rows:
+    def _shut_down_unwanted(
+        self, context: AgentContext, here: list[_Instance], coming: list[_Instance]
+    ) -> None:
+        for row in here:
             if phase_of(row.body) == RUNNING:
                 self._guests |= dict.fromkeys(_launchers(row.body, context.node), row.uid)
+        rows = [*here, *(row for row in coming if _is_target(row.body, context.node))]
         known = {row.uid for row in rows}
         wanted = {row.uid for row in rows if not _must_end(row.body)}
         for uid, instance in list(self._guests.items()):
@@ -197,6 +228,38 @@ async def _follow_containers(context: AgentContext, bell: asyncio.Event) -> NoRe
     while True:
         seen = await context.runtime.changed(seen)
         bell.set()
+
+
+def _starts_idle(pod: Pod) -> bool:
+    """The target of a migration has no guest yet; what only brings volumes never has one."""
+    labels = pod.metadata.labels or {}
+    return MIGRATION_JOB in labels or labels.get(APP) == HOTPLUG
+
+
+def _is_target(vmi: Json, node: str) -> bool:
+    state = migration_of(vmi)
+    return state.get("targetNode") == node and not state.get("completed")
+
+
+async def _plug(context: AgentContext, vmi: Json) -> None:
+    """Gives the guest what other pods have brought for it, and says so."""
+    launcher = launcher_on(context, vmi, context.node)
+    if launcher is None or phase_of(vmi) != RUNNING or is_going(vmi):
+        return
+    steps: list[Json] = []
+    for number, volume in enumerate(vmi["status"].get("volumeStatus") or ()):
+        uid = (volume.get("hotplugVolume") or {}).get("attachPodUID")
+        run = context.runtime.running.get(uid or "")
+        if run is not None and volume.get("phase") == hotplug.ATTACHED:
+            context.runtime.plug(launcher, run.mounts, why="plugged into the guest")
+            path = f"/status/volumeStatus/{number}"
+            steps += [
+                {"op": "test", "path": f"{path}/hotplugVolume/attachPodUID", "value": uid},
+                {"op": "replace", "path": f"{path}/phase", "value": hotplug.READY},
+            ]
+    if steps:
+        meta = vmi["metadata"]
+        await context.client.json_patch(VMIS, meta["name"], steps, namespace=meta["namespace"])
 
 
 def _must_end(vmi: Json) -> bool:

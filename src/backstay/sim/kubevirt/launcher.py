@@ -14,17 +14,20 @@ from backstay.sim.kubevirt.names import (
     CREATED_BY,
     DOMAIN,
     LAUNCHER,
+    MIGRATION_JOB,
+    MIGRATION_NAME,
     SCHEDULABLE,
     VM_NAME,
     VMI_ID,
     VMIS,
     Json,
 )
-from backstay.sim.kubevirt.objects import DEFAULT_GRACE, claim_of, owned_by
+from backstay.sim.kubevirt.objects import DEFAULT_GRACE, claim_of, is_hotplugged, owned_by
 
 _PADDING = 30
 """What a pod is given on top of the guest's own time to shut down."""
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _COPIED = ("tolerations", "affinity", "priorityClassName", "topologySpreadConstraints")
 
 FindClaim = Callable[[str], Object | None]
@@ -72,6 +75,28 @@ def launcher_pod(vmi: Object, find_claim: FindClaim) -> Json:
     }
 
 
+def target_pod(vmi: Object, migration: Object, find_claim: FindClaim) -> Json:
+    """The launcher that a migration moves the guest to. It keeps away from all nodes on which the
+    VMI has a pod already. Raises ``ClaimNotFound``."""
+    pod = launcher_pod(vmi, find_claim)
+    meta, job = pod["metadata"], migration["metadata"]
+    affinity = dict(pod["spec"].get("affinity") or {})
+    apart = dict(affinity.get("podAntiAffinity") or {})
+    rules = [*(apart.get(_REQUIRED) or ()), {
+        "labelSelector": {"matchLabels": {CREATED_BY: vmi["metadata"]["uid"]}},
+        "topologyKey": "kubernetes.io/hostname",
+    }]  # fmt: skip
+    affinity["podAntiAffinity"] = {**apart, _REQUIRED: rules}
+    return {
+        "metadata": {
+            **meta,
+            "labels": {**meta["labels"], MIGRATION_JOB: job["uid"]},
+            "annotations": {**meta["annotations"], MIGRATION_NAME: job["name"]},
+        },
+        "spec": {**pod["spec"], "affinity": affinity},
+    }
+
+
 def _node_selector(spec: Json) -> Json:
     selector = {**(spec.get("nodeSelector") or {}), SCHEDULABLE: "true"}
     if "architecture" in spec:
@@ -86,7 +111,7 @@ def _volumes(spec: Json, find_claim: FindClaim) -> tuple[list[Json], Json]:
     mounts: list[Json] = []
     for volume in spec.get("volumes") or ():
         name, claim_name = volume["name"], claim_of(volume)
-        if not claim_name:
+        if not claim_name or is_hotplugged(volume):
             continue
         claim = find_claim(claim_name)
         if claim is None:

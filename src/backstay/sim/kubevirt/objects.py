@@ -25,13 +25,14 @@ def virtual_machine(
     namespace: str = "default",
     run_strategy: str = ALWAYS,
     claims: Sequence[str] = (),
+    hotplug: Sequence[str] = (),
     grace: int = 10,
     memory: str = "128Mi",
     labels: dict[str, str] | None = None,
     node_selector: dict[str, str] | None = None,
     eviction_strategy: str | None = None,
 ) -> Json:
-    """A VM whose disks are the given claims.
+    """A VM whose disks are the given claims; those of ``hotplug`` are plugged in while it runs.
 
     It says all that virt-api would otherwise fill in, so that a real virt-controller can do with
     it without a virt-api.
@@ -45,13 +46,20 @@ def virtual_machine(
             "memory": {"guest": memory},
             "resources": {"requests": {"memory": memory}},
             "devices": {
-                "disks": [{"name": claim, "disk": {"bus": "virtio"}} for claim in claims],
+                "disks": [
+                    *({"name": claim, "disk": {"bus": "virtio"}} for claim in claims),
+                    *({"name": claim, "disk": {"bus": "scsi"}} for claim in hotplug),
+                ],
                 "interfaces": [{"name": "default", "masquerade": {}}],
             },
         },
         "networks": [{"name": "default", "pod": {}}],
         "volumes": [
-            {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims
+            *({"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims),
+            *(
+                {"name": claim, "persistentVolumeClaim": {"claimName": claim, "hotpluggable": True}}
+                for claim in hotplug
+            ),
         ],
     }
     if node_selector:
@@ -94,6 +102,16 @@ def claim_of(volume: Json) -> str:
     if "persistentVolumeClaim" in volume:
         return str(volume["persistentVolumeClaim"]["claimName"])
     return str((volume.get("dataVolume") or {}).get("name") or "")
+
+
+def is_hotplugged(volume: Json) -> bool:
+    source = volume.get("persistentVolumeClaim") or volume.get("dataVolume") or {}
+    return bool(source.get("hotpluggable"))
+
+
+def migration_of(vmi: Object) -> Json:
+    """Its latest migration; empty if there was none."""
+    return dict((vmi.get("status") or {}).get("migrationState") or {})
 
 
 def phase_of(vmi: Object) -> str:

@@ -4,6 +4,8 @@ import asyncio
 
 from backstay.seam.clock import Rng
 from backstay.sim.api.operations import Operations
+from backstay.sim.kubevirt.evacuation_controller import EvacuationController
+from backstay.sim.kubevirt.migration_controller import MigrationController
 from backstay.sim.kubevirt.node_controller import NodeController
 from backstay.sim.kubevirt.vm_controller import VmController
 from backstay.sim.kubevirt.vmi_controller import VmiController
@@ -18,6 +20,8 @@ class KubeVirt:
             VmController(operations, rng=rng),
             VmiController(operations, rng=rng),
             NodeController(operations, rng=rng),
+            MigrationController(operations, rng=rng),
+            EvacuationController(operations, rng=rng),
         )
 
     async def run(self) -> None:

@@ -9,12 +9,15 @@ from backstay.kube.resource import PODS, Resource
 from backstay.seam.clock import Rng
 from backstay.sim.api.kinds import Object
 from backstay.sim.api.operations import Operations
+from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Commit, Key, Stored
+from backstay.sim.kubevirt import hotplug
 from backstay.sim.kubevirt.launcher import ClaimNotFound, launcher_pod
 from backstay.sim.kubevirt.names import (
     FINAL,
     HANDED_OVER,
     KEPT_FOR_PODS,
+    MIGRATIONS,
     NODE_NAME,
     OBSERVED_VERSIONS,
     UNPROCESSED,
@@ -23,6 +26,7 @@ from backstay.sim.kubevirt.names import (
     Json,
 )
 from backstay.sim.kubevirt.objects import (
+    claim_of,
     claims_of,
     controller_of,
     finalizers_of,
@@ -31,7 +35,9 @@ from backstay.sim.kubevirt.objects import (
     with_metadata,
 )
 from backstay.sim.kubevirt.reconciler import Reconciler, tested
-from backstay.sim.kubevirt.vmi_status import View, advanced, current_pod
+from backstay.sim.kubevirt.vmi_status import View, advanced, current_pod, is_down, is_up
+
+_OWNERS = frozenset({VMIS.kind, PODS.kind})
 
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 
@@ -56,9 +62,9 @@ class VmiController(Reconciler):
         super().note(commit)
 
     def _index(self, pod: Stored, *, gone: bool) -> None:
-        """Pods by the uid of the VMI that they belong to."""
+        """Pods by the uid of the VMI, or of the launcher, that they belong to."""
         owner = controller_of(pod.object)
-        if owner is None or owner["kind"] != VMIS.kind:
+        if owner is None or owner["kind"] not in _OWNERS:
             return
         known = self._pod_keys.setdefault(owner["uid"], {})
         if not gone:
@@ -73,8 +79,8 @@ class VmiController(Reconciler):
         if commit.storage == VMIS.label:
             self.add(commit.after.key)
         elif commit.storage == PODS.label:
-            owner = controller_of(commit.after.object)
-            if owner is not None and owner["kind"] == VMIS.kind:
+            owner = self._instance_behind(commit.after.object)
+            if owner is not None:
                 self.add((namespace, owner["name"]))
         elif commit.storage == CLAIMS.label:
             for vmi in self.all(VMIS):
@@ -82,6 +88,14 @@ class VmiController(Reconciler):
                     self.add(vmi.key)
         elif commit.storage == VMS.label and commit.deleted:
             self.add(commit.after.key)
+
+    def _instance_behind(self, pod: Object) -> Json | None:
+        """The owner of a launcher, or of the launcher that volumes are plugged into."""
+        owner = controller_of(pod)
+        if owner is not None and owner["kind"] == PODS.kind:
+            launcher = self.find(PODS, (pod["metadata"]["namespace"], owner["name"]))
+            owner = controller_of(launcher) if launcher is not None else None
+        return owner if owner is not None and owner["kind"] == VMIS.kind else None
 
     async def reconcile(self, key: Key) -> float | None:
         vmi = self.find(VMIS, key)
@@ -92,9 +106,11 @@ class VmiController(Reconciler):
             return None
         problem = await self._sync(key, vmi)
         pods = self._pods(vmi)
+        pod = current_pod(vmi, pods)
         view = View(
-            pod=current_pod(vmi, pods),
+            pod=pod,
             pods=pods,
+            attachment=hotplug.fitting(vmi, self._pods(pod)) if pod is not None else None,
             has_vm=self._has_vm(key[0], vmi),
             find_claim=lambda name: self.find(CLAIMS, (key[0], name)),
             now=self.operations.now(),
@@ -113,8 +129,12 @@ class VmiController(Reconciler):
                 if not is_going(pod) or pod["status"].get("phase") in FINAL:
                     await self._delete_pod(key, vmi, pod)
             return ""
-        if phase_of(vmi) not in UNPROCESSED or current_pod(vmi, pods) is not None:
+        launcher = current_pod(vmi, pods)
+        if launcher is not None and phase_of(vmi) in HANDED_OVER and is_up(launcher):
+            await self._plug(key[0], vmi, launcher)
+        if phase_of(vmi) not in UNPROCESSED or launcher is not None:
             return ""
+        self._check_not_migrating(key)
         try:
             wanted = launcher_pod(vmi, lambda name: self.find(CLAIMS, (key[0], name)))
         except ClaimNotFound as error:
@@ -123,6 +143,32 @@ class VmiController(Reconciler):
         made = f"Created virtual machine pod {pod['metadata']['name']}"
         self.tell(VMIS, vmi, "SuccessfulCreate", made)
         return ""
+
+    async def _plug(self, namespace: str, vmi: Object, launcher: Object) -> None:
+        """Sees to the pod that has the plugged volumes, if there are any."""
+        there = [pod for pod in self._pods(launcher) if not is_down(pod)]
+        volumes = hotplug.plugged(vmi)
+        fitting = hotplug.fitting(vmi, there) if volumes else None
+        if volumes and fitting is None:
+            claims = {name: self.find(CLAIMS, (namespace, name)) for name in map(claim_of, volumes)}
+            if None in claims.values():
+                return
+            block = {
+                name: claim is not None and claim["spec"].get("volumeMode") == "Block"
+                for name, claim in claims.items()
+            }
+            await self.create(PODS, namespace, hotplug.attachment_pod(vmi, launcher, block))
+        elif fitting is None or hotplug.is_ready(fitting):
+            for pod in there:
+                if pod is not fitting:
+                    await self.delete(PODS, (namespace, pod["metadata"]["name"]))
+
+    def _check_not_migrating(self, key: Key) -> None:
+        """No launcher is made while a migration of a VMI of that name is not over."""
+        for each in self.all(MIGRATIONS):
+            same = (each.key[0], each.object["spec"]["vmiName"]) == key
+            if same and phase_of(each.object) not in FINAL | UNPROCESSED:
+                raise Refusal(409, "Conflict", "active migration exists")
 
     async def _delete_pod(self, key: Key, vmi: Object, pod: Object) -> None:
         name = pod["metadata"]["name"]
@@ -145,8 +191,9 @@ class VmiController(Reconciler):
         elif after != before:
             await self.replace(VMIS, key, after)
 
-    def _pods(self, vmi: Object) -> list[Object]:
-        found = (self.find(PODS, key) for key in self._pod_keys.get(vmi["metadata"]["uid"], ()))
+    def _pods(self, owner: Object) -> list[Object]:
+        """Those of a VMI, or those that a launcher has its plugged volumes from."""
+        found = (self.find(PODS, key) for key in self._pod_keys.get(owner["metadata"]["uid"], ()))
         return [pod for pod in found if pod is not None]
 
     def _has_vm(self, namespace: str, vmi: Object) -> bool:
@@ -178,7 +225,7 @@ def _steps(before: Object, after: Object) -> list[Json]:
     """A patch of no more than what changed, because the rest is virt-handler's by now."""
     steps: list[Json] = []
     old, new = before["status"], after["status"]
-    for field in ("conditions", "activePods", "phase"):
+    for field in ("conditions", "activePods", "volumeStatus", "phase"):
         if field in old and new[field] != old[field]:
             steps += tested(f"/status/{field}", old[field], new[field])
     if finalizers_of(after) != finalizers_of(before):

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from backstay.sim.api.kinds import Object
+from backstay.sim.kubevirt import hotplug
 from backstay.sim.kubevirt.launcher import FindClaim
 from backstay.sim.kubevirt.names import (
     COMPUTE,
@@ -51,13 +52,15 @@ CLAIM_NOT_FOUND = "FailedPvcNotFound"
 
 class View(msgspec.Struct, frozen=True):
     """What the VMI controller sees beside the VMI: its launcher, all of its pods, and whether
-    the VM that it belongs to is still there. ``problem`` is why no pod could be made."""
+    the VM that it belongs to is still there. ``attachment`` is the pod that has what is plugged
+    into the launcher, ``problem`` is why no launcher could be made."""
 
     pod: Object | None
     pods: Sequence[Object]
     has_vm: bool
     find_claim: FindClaim
     now: str
+    attachment: Object | None = None
     problem: str = ""
 
 
@@ -79,10 +82,26 @@ def advanced(vmi: Object, view: View) -> Object:
     status["conditions"] = with_condition(status["conditions"], _ready(vmi, view))
     changed = _with_phase({**vmi, "status": status}, view)
     if phase_of(vmi) in HANDED_OVER:
-        return changed
+        return _handled(changed, view)
     after = dict(changed["status"])
     after["conditions"] = _with_problem(after["conditions"], view)
     return {**changed, "status": with_transition(before, after, view.now)}
+
+
+def _handled(vmi: Object, view: View) -> Object:
+    """What virt-controller still adds to a VMI that is virt-handler's."""
+    status = dict(vmi["status"])
+    if "volumeStatus" in status:
+        status["volumeStatus"] = hotplug.with_attachments(
+            status["volumeStatus"], vmi, view.attachment
+        )
+    kind = "EvictionRequested"
+    status["conditions"] = without_condition(status["conditions"], kind)
+    if status.get("evacuationNodeName"):
+        asked = condition(kind, "True", kind, "", view.now)
+        known = condition_of(vmi, kind)
+        status["conditions"].append(asked if known is None else known)
+    return {**vmi, "status": status}
 
 
 def is_down(pod: Object) -> bool:

@@ -26,7 +26,8 @@ class AgentContext:
 
     ``runtime`` is the machine's: ``running`` says what containers there are, ``changed`` waits
     until some start or stop, and ``stop`` is for those that end by themselves, which the kubelet
-    then notices. ``client`` and ``seams`` go over the node's own network.
+    then notices. ``client`` and ``seams`` go over the node's own network. ``reaches`` says whether
+    another node of that name could be talked to now, as the end of a connection to it would show.
     """
 
     node: str
@@ -35,6 +36,7 @@ class AgentContext:
     runtime: Runtime
     truth: Truth
     seams: Seams
+    reaches: Callable[[str], bool]
 
 
 Agent: TypeAlias = Callable[[AgentContext], Coroutine[Any, Any, None]]

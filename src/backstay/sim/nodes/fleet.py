@@ -39,6 +39,7 @@ class HollowFleet:
             wall=seams.wall,
             rng=seams.rng,
             pace=pace or Pace(),
+            find=self.nodes.get,
         )
 
     def add(

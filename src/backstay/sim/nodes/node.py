@@ -51,6 +51,8 @@ class Site:
     wall: WallClock
     rng: Rng
     pace: Pace
+    find: "Callable[[str], Node | None]"
+    """Another node, by its name."""
 
 
 class Node:
@@ -98,6 +100,13 @@ class Node:
             "without kubelet": not self.has_kubelet,
         }
         return ", ".join(word for word, on in wrong.items() if on) or "fine"
+
+    def reaches(self, name: str) -> bool:
+        """Whether what runs here and what runs there can talk to each other."""
+        other = self._site.find(name)
+        return other is not None and all(
+            each.boot_id is not None and each.cut is None for each in (self, other)
+        )
 
     # Faults
 
@@ -195,6 +204,7 @@ class Node:
                     runtime=self.runtime,
                     truth=self._site.truth,
                     seams=seams,
+                    reaches=self.reaches,
                 )
             )
 

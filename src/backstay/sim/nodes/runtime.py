@@ -10,7 +10,8 @@ any.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from backstay.seam.clock import Rng, WallClock
@@ -63,6 +64,7 @@ class Runtime:
         self._rng = rng
         self._news = asyncio.Event()
         self._running: dict[str, Run] = {}
+        self._starts_idle: Callable[[Pod], bool] = lambda _: False
         # On disk: both survive a loss of power.
         self._ended: dict[str, Ended] = {}
         self._starts: dict[str, int] = {}
@@ -115,7 +117,18 @@ class Runtime:
     def start(self, pod: Pod, *, why: str, mounts: tuple[Mount, ...] = ()) -> None:
         self._running[pod.uid] = Run(pod, self._wall.now(), mounts)
         self._starts[pod.uid] = self._starts.get(pod.uid, 0) + 1
-        self._record(What.STARTED, pod, why, mounts)
+        self._record(What.STARTED, pod, why, mounts, idle=self._starts_idle(pod))
+
+    def start_idle(self, which: Callable[[Pod], bool]) -> None:
+        """What is in these pods writes nothing until it is told to (``Truth.let_write``)."""
+        self._starts_idle = which
+
+    def plug(self, uid: str, mounts: tuple[Mount, ...], *, why: str) -> None:
+        """Containers that run get volumes of another pod of this machine as well."""
+        run = self._running[uid]
+        self._running[uid] = replace(run, mounts=tuple(dict.fromkeys((*run.mounts, *mounts))))
+        writable = [mount.volume for mount in mounts if mount.writable]
+        self._truth.plug(self.node, uid, writable, why=why)
 
     def stop(self, uid: str, *, code: int, reason: str, why: str) -> None:
         run = self._running.pop(uid)
@@ -130,7 +143,15 @@ class Runtime:
         self._ended.pop(uid, None)
         self._starts.pop(uid, None)
 
-    def _record(self, what: What, pod: Pod, why: str, mounts: tuple[Mount, ...] = ()) -> None:
+    def _record(
+        self,
+        what: What,
+        pod: Pod,
+        why: str,
+        mounts: tuple[Mount, ...] = (),
+        *,
+        idle: bool = False,
+    ) -> None:
         self._truth.record(
             what,
             node=self.node,
@@ -140,6 +161,7 @@ class Runtime:
             name=pod.name,
             why=why,
             volumes=tuple(mount.volume for mount in mounts if mount.writable),
+            idle=idle,
         )
         self.changes += 1
         self._news.set()

@@ -12,7 +12,7 @@ that the storage does not refuse (``bar``), unless nothing in that pod writes at
 import asyncio
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class What(enum.Enum):
@@ -128,6 +128,17 @@ class Truth:
         self._held_back.discard((node, uid))
         self._note(self._running[node, uid], What.WRITING, why)
 
+    def is_held_back(self, node: str, uid: str) -> bool:
+        return (node, uid) in self._held_back
+
+    def plug(self, node: str, uid: str, volumes: Iterable[str], *, why: str) -> None:
+        """A pod that runs can write to these as well from now on, if it can write at all."""
+        run = self._running[node, uid]
+        both = tuple(dict.fromkeys((*run.volumes, *volumes)))
+        plugged = self._running[node, uid] = replace(run, volumes=both)
+        idle = self.is_held_back(node, uid)
+        self._note(plugged, What.HELD_BACK if idle else What.WRITING, why)
+
     # Following it
 
     def follow(self, follower: Follower) -> Callable[[], None]:
@@ -159,10 +170,14 @@ class Truth:
         name: str,
         why: str,
         volumes: tuple[str, ...] = (),
+        idle: bool = False,
     ) -> None:
+        """``idle`` is a pod that starts held back."""
         at = self._now()
         if what is What.STARTED:
             self._running[node, uid] = Running(node, boot, uid, namespace, name, at, volumes)
+            if idle:
+                self._held_back.add((node, uid))
         elif what is What.STOPPED:
             del self._running[node, uid]
             self._held_back.discard((node, uid))

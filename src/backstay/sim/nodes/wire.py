@@ -10,6 +10,7 @@ Json = dict[str, Any]
 
 
 class PodMeta(Meta, frozen=True, rename="camel"):
+    labels: dict[str, str] | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
 
