@@ -11,7 +11,7 @@ from backstay.decide import failover
 from backstay.decide.failover import CHAIN, Check
 from backstay.kube.resource import NODES, PODS
 from backstay.model.incident import Progress
-from backstay.model.labels import EXEMPT, PROTECT
+from backstay.model.labels import EXEMPT, PROTECT, TAINT
 from backstay.record.metrics import Stage
 from backstay.sim.api.store import Commit, Stored
 from tests.control.rig import Scene, play
@@ -477,3 +477,18 @@ def test_a_confirmation_that_life_refuted_stays_void_for_a_controller_that_start
         assert codes == {"ConfirmationRefused"}
 
     assert play(scene).doubles == []
+
+
+def test_a_taint_that_was_left_behind_is_taken_off() -> None:
+    """By a leader that died, and whose incident somebody deleted."""
+
+    async def scene(s: Scene) -> None:
+        await set_up(s, "a")
+        ours = {"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}}
+        await s.client.merge_patch(NODES, "n3", ours)
+        await asyncio.sleep(20)
+        assert await s.is_tainted("n3")
+        await asyncio.sleep(60)
+        assert not await s.is_tainted("n3")
+
+    play(scene)

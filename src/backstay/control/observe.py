@@ -89,6 +89,7 @@ class Observer:
         facts = self._nodes.facts(name)
         return (
             facts is None
+            or facts.tainted
             or facts.boot_id != watched.life.boot_id
             or life.silence(facts) >= self._times.suspect
             or bool(self._operator.confirmations(name))
