@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup check format test bench control-plane go lock clean
+.PHONY: help demo setup check format test soak bench control-plane go lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,12 @@ format: $(VENV)/dev.stamp ## format the code
 test: $(VENV)/dev.stamp go ## run all tests, those on a real control plane included
 	$(BIN)/python -m harness.build
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+# Other seeds each time; FIRST=... plays those of an earlier soak again.
+SECONDS ?= 600
+FIRST   ?= $(shell date +%s)000
+soak: $(VENV)/dev.stamp ## play disasters drawn by chance on all cores, for SECONDS=600
+	$(BIN)/backstay sim fuzz --seconds $(SECONDS) --first $(FIRST) --jobs $$(nproc) --corpus .fuzz
 
 bench: $(VENV)/bench.stamp ## measure, beside our peers, and write bench/results.json
 	$(BIN)/python -m bench

@@ -24,7 +24,7 @@ from backstay.sim.hash_seed import reexec_with_fixed_hash_seed
 
 _SHRINK_SECONDS = 30.0
 _AT_A_TIME = 25
-"""Seeds for another process: enough that its start does not matter."""
+"""The most seeds for another process: enough that its start does not matter."""
 _CHUNK_SECONDS = 1800.0
 _ENDLESS = 1_000_000_000
 
@@ -101,14 +101,15 @@ class _Job(msgspec.Struct, frozen=True):
 
 async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> Report:
     report, last = Report(), job.first + job.amount
-    chunks = iter(range(job.first, last, _AT_A_TIME))
+    size = max(1, min(_AT_A_TIME, job.amount // job.jobs))
+    chunks = iter(range(job.first, last, size))
 
     async def work(program: Exec) -> None:
         nonlocal report
         for start in chunks:
             if time_is_up() or report.enough:
                 return
-            report += await _elsewhere(program, start, min(_AT_A_TIME, last - start), job.bug)
+            report += await _elsewhere(program, start, min(size, last - start), job.bug)
             told(report)
 
     async with open_seams() as seams, asyncio.TaskGroup() as group:

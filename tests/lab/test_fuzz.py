@@ -1,0 +1,156 @@
+"""Cases that are drawn by chance: the same for the same seed, and none of them goes wrong."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from backstay.lab.bugs import BUGS
+from backstay.lab.campaign import ENOUGH, Report, campaign, outcome
+from backstay.lab.fuzz import LONGEST, draw
+from backstay.lab.scenario import Do, dump, load
+
+CHUNK = 20
+CHUNKS = 4
+
+SILENCE = next(bug.name for bug in BUGS if bug.name.startswith("silence"))
+
+NOT_DRAWN = {Do.DELETE_NODE, Do.FORCE_DELETE, Do.UNCORDON}
+"""The first two start a second copy whatever we do; the last only undoes."""
+
+
+def _python(code: str, *arguments: str, hash_seed: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _backstay(*arguments: str) -> subprocess.CompletedProcess[str]:
+    door = "from backstay.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", door, "sim", "fuzz", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# Drawing
+
+
+def test_a_seed_is_the_same_case_in_every_process() -> None:
+    code = (
+        "from backstay.lab.fuzz import draw\n"
+        "from backstay.lab.scenario import dump\n"
+        "print(*(dump(draw(seed)) for seed in range(50)), sep='', end='')"
+    )
+    here = "".join(dump(draw(seed)) for seed in range(50))
+    assert {_python(code, hash_seed=hash_seed) for hash_seed in ("1", "2")} == {here}
+
+
+def test_a_case_has_the_same_history_in_every_process() -> None:
+    code = (
+        "import sys, msgspec\n"
+        "from backstay.sim.hash_seed import reexec_with_fixed_hash_seed\n"
+        "reexec_with_fixed_hash_seed()\n"
+        "from backstay.lab.fuzz import draw\n"
+        "from backstay.lab.play import play\n"
+        "print(*(msgspec.json.encode(play(draw(seed))) for seed in map(int, sys.argv[1:])))"
+    )
+    first, second = (_python(code, "3", "10", hash_seed=hash_seed) for hash_seed in ("1", "2"))
+    assert first == second
+    assert "recovered" in first
+
+
+def test_cases_are_small_and_can_be_written_down() -> None:
+    for seed in range(100):
+        case = draw(seed)
+        assert 3 <= len(case.nodes) <= 5
+        assert len(case.workloads.vms) <= 6
+        assert case.workloads.names()
+        assert case.until <= LONGEST
+        assert load(dump(case)) == case
+
+
+def test_everything_that_can_happen_is_drawn_sooner_or_later() -> None:
+    steps = [step for seed in range(2_000) for step in draw(seed).steps]
+    assert {step.do for step in steps} == set(Do) - NOT_DRAWN
+    waiting = Counter(step.waits for step in steps)
+    assert 0.1 < waiting[True] / len(steps) < 0.5
+
+
+def test_neighbouring_seeds_are_different_cases() -> None:
+    assert len({draw(seed).steps for seed in range(100)}) == 100
+
+
+# Playing
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_case_goes_wrong(chunk: int) -> None:
+    report = campaign(range(chunk * CHUNK, (chunk + 1) * CHUNK))
+    assert report.findings == ()
+    assert report.seeds == CHUNK
+    assert report.recovered > 0
+
+
+def test_a_deliberate_bug_is_found_and_made_small() -> None:
+    report = campaign(range(7, 8), bug=SILENCE)
+    [finding] = report.findings
+    assert "NoDeleteWithoutEvidence" in finding.broken
+    assert any(sentence.startswith("NoDeleteWithoutEvidence: ") for sentence in finding.sentences)
+    small = load(finding.scenario)
+    assert small.bug == SILENCE
+    assert len(small.steps) == 1
+    assert outcome(small).broken
+
+
+def test_a_campaign_ends_when_it_has_found_enough() -> None:
+    told: list[Report] = []
+    report = campaign(range(1_000), bug=SILENCE, told=told.append, patience=lambda: lambda: True)
+    assert len(report.findings) == ENOUGH
+    assert report.seeds < 50
+    assert [each.seeds for each in told] == list(range(1, report.seeds + 1))
+
+
+def test_a_case_that_cannot_be_played_to_its_end_is_a_finding() -> None:
+    case = msgspec.structs.replace(draw(1), bug="nobody has written it")
+    [name] = outcome(case).broken
+    assert name.endswith(("Error", "Iteration"))
+
+
+# The command
+
+
+def test_several_processes_find_the_same_as_one() -> None:
+    seeds = ("--first", "10", "--seeds", "3", "--output", "json")
+    alone, shared = _backstay(*seeds), _backstay(*seeds, "--jobs", "2")
+    assert (alone.returncode, shared.returncode) == (0, 0), alone.stderr + shared.stderr
+    report = msgspec.json.decode(alone.stdout, type=Report)
+    assert report == msgspec.json.decode(shared.stdout, type=Report)
+    assert report.seeds == 3
+    assert report.checked > 300
+
+
+def test_what_went_wrong_is_written_down_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    done = _backstay("--first", "7", "--seeds", "1", "--bug", SILENCE, "--corpus", str(tmp_path))
+    assert done.returncode == 4, done.stderr
+    [file] = tmp_path.iterdir()
+    assert f"NEXT: backstay sim run {file}" in done.stdout
+    assert load(file.read_text()).bug == SILENCE
+
+
+def test_an_unknown_bug_is_named() -> None:
+    done = _backstay("--bug", "nonsense")
+    assert done.returncode == 1
+    assert "there is no bug 'nonsense': 'backstay sim bugs' lists them." in done.stderr
