@@ -1,88 +1,62 @@
 """Every invariant is broken by a controller with a deliberate bug, and by no other."""
 
-import asyncio
-from collections.abc import Sequence
-
 import pytest
 
-from backstay.control.guard import Guard
-from backstay.decide.failover import CHAIN, Check
+from backstay.lab import cases
 from backstay.lab.bugs import BUGS, Bug
-from backstay.lab.cluster import LabCluster
 from backstay.lab.invariants import INVARIANTS
-from backstay.sim.cluster.ground import WorldGround
-from backstay.sim.world import World
+from backstay.lab.liveness import PROMISES
+from backstay.lab.play import play
+from backstay.lab.scenario import Do, Scenario, dump, load
+
+CASES = [each for each in vars(cases).values() if isinstance(each, Scenario)]
 
 
-async def _disaster(
-    cluster: LabCluster,
-    *,
-    cut: bool,
-    confirmed: bool,
-    armed: bool,
-    chain: Sequence[Check] = CHAIN,
-    guard: type[Guard] = Guard,
-) -> None:
-    """One of three nodes falls silent, and what people do about it."""
-    await cluster.boot("n1", "n2", "n3")
-    await cluster.start_workloads(vms=["a", "b", "c"], stateful_sets={"db": 2})
-    cluster.start_backstay("backstay-1", chain=chain, guard=guard)
-    if armed:
-        await cluster.arm()
-    await asyncio.sleep(20)
-    node = cluster.nodes["n2"]
-    node.cut_off() if cut else node.kill()
-    await asyncio.sleep(50)
-    if confirmed:
-        await cluster.confirm_dead("n2", by="alice", reason="its power is off")
-    await asyncio.sleep(40)
-
-
-def _played(bug: Bug) -> LabCluster:
-    with World(1) as world:
-
-        async def scenario() -> LabCluster:
-            cluster = LabCluster(WorldGround(world))
-            await _disaster(
-                cluster,
-                cut=bug.cut,
-                confirmed=bug.confirmed,
-                armed=bug.armed,
-                chain=bug.chain,
-                guard=bug.guard,
-            )
-            return cluster
-
-        return world.run(scenario())
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "_"))
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_deliberate_bug_breaks_what_it_should(bug: Bug) -> None:
-    assert _played(bug).inspector.names_broken >= bug.caught_by
+    assert set(play(bug.case, **bug.instead).broken) >= bug.caught_by
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_without_a_bug_the_same_case_breaks_nothing(case: Scenario) -> None:
+    played = play(case)
+    assert played.breaches == ()
+    assert played.checked > 100
 
 
 def test_every_invariant_has_a_bug_that_it_catches() -> None:
     caught = {name for bug in BUGS for name in bug.caught_by}
-    assert caught <= {invariant.name for invariant in INVARIANTS}
+    assert caught == {each.name for each in INVARIANTS} | set(PROMISES.values())
 
 
-@pytest.mark.parametrize("armed", [True, False])
-@pytest.mark.parametrize("confirmed", [True, False])
-def test_without_a_bug_nothing_is_broken_by_a_death(*, confirmed: bool, armed: bool) -> None:
-    cluster = _played(Bug("none", frozenset(), confirmed=confirmed, armed=armed))
-    assert cluster.inspector.broken == []
-    assert cluster.inspector.checked > 100
-    assert bool(cluster.down) is not (confirmed and armed)
+def test_every_case_has_a_bug_that_shows_in_it() -> None:
+    assert {bug.case.name for bug in BUGS} == {case.name for case in CASES}
 
 
-def test_without_a_bug_a_node_that_is_cut_off_keeps_all_that_it_runs() -> None:
-    cluster = _played(Bug("none", frozenset(), cut=True, confirmed=False))
-    assert cluster.inspector.broken == []
-    assert cluster.down == set()
+def test_no_two_bugs_share_a_name() -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 20
 
 
-def test_a_wrong_confirmation_of_a_node_that_cannot_object_is_an_accepted_risk() -> None:
-    """Of whoever confirms: nobody could see that the node lives."""
-    cluster = _played(Bug("none", frozenset(), cut=True))
-    assert cluster.inspector.broken == []
-    assert cluster.inspector.accepted != []
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_case_is_a_scenario_like_any_other(case: Scenario) -> None:
+    assert load(dump(case)) == case
+
+
+def test_a_node_that_is_cut_off_keeps_all_that_it_runs() -> None:
+    played = play(cases.CUT_OFF)
+    assert played.recovered == {}
+    assert played.down == ()
+
+
+def test_a_death_that_is_confirmed_costs_nothing_but_time() -> None:
+    played = play(cases.DEATH)
+    assert set(played.recovered) == {"till", "db-0"}
+    assert played.down == ()
+
+
+def test_a_wrong_word_about_a_node_that_cannot_object_is_an_accepted_risk() -> None:
+    """Of whoever gives it: nobody could see that the node lives."""
+    assert Do.CUT in {step.do for step in cases.RETURN.steps}
+    played = play(cases.RETURN)
+    assert played.breaches == ()
+    assert any(len(nodes) > 1 for nodes in played.running.values())

@@ -15,10 +15,12 @@ from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS, definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import App, Parts, build
+from backstay.decide.failover import CHAIN
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
 from backstay.kube.resource import LEASES, NAMESPACES, NODES, PODS, Resource
 from backstay.lab.invariants import Inspector
+from backstay.lab.liveness import SAME_DECISION, Flight
 from backstay.lab.witness import Witness, workload_in, workload_of
 from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE
 from backstay.model.node import Life
@@ -34,6 +36,9 @@ from backstay.sim.nodes.machine import Machine
 NAMESPACE = "shop"
 CONTROLLER = "controller"
 """The program of ours on each of its machines."""
+
+_FLIGHTS = "flights"
+"""Where each controller keeps its recordings, on a disk of its own."""
 
 _SCHEDULABLE = "kubevirt.io/schedulable"
 _PATIENCE = 60.0
@@ -56,12 +61,12 @@ class LabCluster:
     def __init__(self, ground: Ground, *, factor: float = 1.0) -> None:
         self.apps: dict[str, App] = {}
         self.machines: dict[str, Machine] = {}
+        self._flights: dict[str, Flight] = {}
         self.protected: set[str] = set()
-        self.witness = Witness(is_ours=lambda user: user in self.machines)
+        timers = Timers().scaled(factor)
+        self.witness = Witness(is_ours=lambda user: user in self.machines, renewal=timers.lease)
         self.inspector = Inspector(self.witness, factor=factor)
-        self.embedded = EmbeddedCluster(
-            ground, timers=Timers().scaled(factor), front=self.witness.front
-        )
+        self.embedded = EmbeddedCluster(ground, timers=timers, front=self.witness.front)
         self.witness.attend(self.embedded)
         self.nodes = self.embedded.nodes
         self.truth = self.embedded.truth
@@ -122,6 +127,7 @@ class LabCluster:
         async def main(seams: Seams) -> None:
             client = KubeClient(seams.transport, self.embedded.access(name), user_agent="backstay")
             app = self.apps[name] = build(settings(name, self.factor), seams, client, **instead)
+            self._flights[name] = Flight(seams.files, _FLIGHTS, instead.get("chain", CHAIN))
             await app.run()
 
         if name not in self.machines:
@@ -187,6 +193,11 @@ class LabCluster:
         found = (stored.object for stored in self.store.all(INCIDENTS.label))
         return [dict(each) for each in found if not (each.get("status") or {}).get("closedAt")]
 
+    async def replay(self) -> None:
+        """Makes every recorded decision again; one that comes out differently is a breach."""
+        for flight in self._flights.values():
+            self.inspector.report(SAME_DECISION, await flight.differences())
+
     async def until(self, holds: Callable[[], bool]) -> None:
         """Waits for something to become true of the API or of what really runs."""
         await self.embedded.until(holds, timeout=_PATIENCE)
@@ -202,6 +213,7 @@ def settings(name: str, factor: float) -> Settings:
     lease = LeaseTimes()
     return Settings(
         identity=name,
+        recorder=_FLIGHTS,
         times=Times().scaled(factor),
         poll_leases=Settings(identity=name).poll_leases * factor,
         lease_times=LeaseTimes(

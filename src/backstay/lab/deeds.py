@@ -7,12 +7,14 @@ it made no sense at that moment. What people want of an API that is away fails, 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
+import msgspec
+
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.kube.errors import KubeError
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.cluster import CONTROLLER, NAMESPACE
-from backstay.lab.scenario import Do, Step
+from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
 from backstay.model.labels import PROTECT, TAINT
 from backstay.settings import Settings
@@ -32,6 +34,8 @@ class Deeds:
     """See the module."""
 
     def __init__(self, world: World, stage: Stage) -> None:
+        self.leader = ""
+        """Who led at zero."""
         self._world = world
         self._stage = stage
         self._cluster = stage.cluster
@@ -40,6 +44,8 @@ class Deeds:
 
     async def do(self, step: Step) -> tuple[str, str]:
         """Who, and what; the latter is empty where nothing happened."""
+        if step.controller == LEADER:
+            step = msgspec.structs.replace(step, controller=self.leader)
         who = step.node or step.controller or step.program or ALICE
         try:
             what = await self._deeds[step.do](step)

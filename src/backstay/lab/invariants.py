@@ -34,7 +34,8 @@ was removed on somebody's word, or by somebody else, while it ran and nobody cou
 (``bugs.py``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,11 @@ class Inspector:
     @property
     def names_broken(self) -> set[str]:
         return {breach.invariant for breach in self.broken}
+
+    def report(self, invariant: str, sentences: Iterable[str]) -> None:
+        """What was found by looking back at the end."""
+        now = asyncio.get_running_loop().time()
+        self.broken += [Breach(now, invariant, sentence) for sentence in sentences]
 
     def _look_at(self, happening: Happening) -> None:
         self.checked += 1

@@ -14,11 +14,12 @@ HoldsAreTold        70 s after a node fell silent an open incident speaks of eve
 NoActionLoops       the same deed is not done more than ten times a minute
 ==================  =============================================================================
 
-``replayed`` is E1: every decision that was recorded is made again, and must be the same.
+``Flight`` is E1, SameDecision: every decision that was recorded is made again, and comes out alike.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from backstay.apis.apps import STATEFUL_SETS
@@ -30,16 +31,21 @@ from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model import labels
 from backstay.model.incident import Progress
 from backstay.model.reasons import Reason
-from backstay.record.replay import read_recording, replay
+from backstay.record.replay import NotARecording, read_recording, replay
 from backstay.seam.files import Files
 from backstay.settings import Settings
 from backstay.sim.nodes.node import Node
 
 Json = Mapping[str, Any]
 
-RECOVERED, TERMINATING, HOLDS, LOOPS, REPLAYS = (
-    "Recovered", "NothingTerminating", "HoldsAreTold", "NoActionLoops", "SameDecision",
-)  # fmt: skip
+RECOVERED = "Recovered"
+TERMINATING = "NothingTerminating"
+HOLDS = "HoldsAreTold"
+LOOPS = "NoActionLoops"
+SAME_DECISION = "SameDecision"
+
+PROMISES = {"L1": RECOVERED, "L2": TERMINATING, "L4": HOLDS, "L6": LOOPS, "E1": SAME_DECISION}
+"""By their numbers in the design."""
 
 _RECOVERY = 60.0
 _TOLD = 70.0
@@ -275,16 +281,35 @@ def _deeds(asked: Asked) -> Iterator[tuple[str, ...]]:
                 yield "announce", pod
 
 
-async def replayed(files: Files, directory: str, chain: Sequence[Check]) -> list[str]:
-    """Every recorded decision that comes out differently when it is made again."""
-    found = []
-    for name in await files.names(directory):
-        recording = read_recording(name, await files.read(f"{directory}/{name}"))
-        found += [
-            f"{each.subject} was decided {each.recorded!r}, and again {each.today!r}"
-            for each in replay(recording, chain).differences
-        ]
-    return found
+@dataclass(frozen=True)
+class Flight:
+    """What one controller has recorded on its disk, and the checks that it decided by."""
+
+    files: Files
+    directory: str
+    chain: Sequence[Check]
+
+    async def differences(self) -> list[str]:
+        """Every decision that comes out differently when it is made again."""
+        found = []
+        for name in await self._recordings():
+            data = await self.files.read(f"{self.directory}/{name}")
+            try:
+                recording = read_recording(name, data)
+            except NotARecording:
+                # A crash can cut off the very first line.
+                continue
+            found += [
+                f"{each.subject} was decided {each.recorded!r}, and again {each.today!r}"
+                for each in replay(recording, self.chain).differences
+            ]
+        return found
+
+    async def _recordings(self) -> list[str]:
+        try:
+            return await self.files.names(self.directory)
+        except FileNotFoundError:
+            return []
 
 
 def _boot(node: Json | None) -> str:

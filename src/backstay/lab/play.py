@@ -12,7 +12,7 @@ import msgspec
 
 from backstay.app import Parts
 from backstay.kube.resource import NODES
-from backstay.lab.bugs import BUGS
+from backstay.lab.bugs import bug_named
 from backstay.lab.cluster import LabCluster
 from backstay.lab.deeds import Deeds
 from backstay.lab.invariants import Breach
@@ -28,13 +28,15 @@ from backstay.sim.world import World
 class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What came of it. ``running`` is where each workload really runs at the end, and is empty
     for one that is down; for the rest see ``Expect``. ``calls`` are requests of ours, ``checked``
-    happenings that the invariants were asked about."""
+    happenings that the invariants were asked about, ``accepted`` the risks that a person took who
+    was wrong."""
 
     name: str
     question: str
     seed: int
     timeline: tuple[Line, ...]
     breaches: tuple[Breach, ...]
+    accepted: tuple[Breach, ...]
     recovered: dict[str, str]
     held: dict[str, str]
     untouched: tuple[str, ...]
@@ -86,7 +88,8 @@ class _Performance:
         self._zero = self._world.now
         self._calls = self._cluster.witness.calls
         self._scribe.begin(self._zero)
-        at_first = self._running()
+        self._deeds.leader = self._stage.leader()
+        at_first = {each.uid for each in self._cluster.truth.running()}
         async with asyncio.TaskGroup() as group:
             # In the order in which they are to begin, so that of two at one time the first is
             # done first.
@@ -95,6 +98,7 @@ class _Performance:
             await asyncio.sleep(self._scenario.until)
             for task in under_way:
                 task.cancel()
+        await self._cluster.replay()
         return self._judged(self._result(at_first))
 
     async def _step(self, step: Step) -> None:
@@ -129,13 +133,14 @@ class _Performance:
 
     # What came of it
 
-    def _result(self, at_first: Mapping[str, tuple[str, ...]]) -> Played:
+    def _result(self, at_first: set[str]) -> Played:
         scenario, cluster, scribe = self._scenario, self._cluster, self._scribe
         running, nodes = self._running(), self._nodes()
         recovered = {
-            name: where[-1]
-            for name, where in running.items()
-            if name in scribe.touched and set(where) - set(at_first[name])
+            name: each.node
+            for each in cluster.truth.running()
+            if (name := self._stage.named(workload_of(each))) in scribe.touched
+            and each.uid not in at_first
         }
         return Played(
             name=scenario.name,
@@ -143,6 +148,7 @@ class _Performance:
             seed=scenario.seed,
             timeline=tuple(scribe.lines),
             breaches=tuple(cluster.inspector.broken),
+            accepted=tuple(cluster.inspector.accepted),
             recovered=recovered,
             held=self._held(),
             untouched=tuple(name for name in running if name not in scribe.touched),
@@ -187,8 +193,7 @@ class _Performance:
 def _parts(scenario: Scenario, instead: Parts) -> Parts:
     if not scenario.bug:
         return instead
-    bug = next(each for each in BUGS if each.name == scenario.bug)
-    return {"chain": bug.chain, "guard": bug.guard, **instead}
+    return {**bug_named(scenario.bug).instead, **instead}
 
 
 def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
@@ -206,6 +211,8 @@ def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
             yield f"{field} was to be {_listed(wanted)}, and is {_listed(found)}"
     if expect.held is not None and expect.held != played.held:
         yield f"held was to be {_pairs(expect.held)}, and is {_pairs(played.held)}"
+    if expect.risk is not bool(played.accepted):
+        yield f"two copies were {'' if expect.risk else 'not '}to run on the word of a person"
     missing = set(expect.says or ()) - set(played.says)
     if missing:
         yield f"no incident told of {_listed(missing)}"

@@ -20,8 +20,8 @@ what there is, what happens to it and when, and what is expected at the end::
   written so often: ``after: mark`` is when a pod has been marked as deleted, ``afterWrites: 3``
   when three writes of any kind were carried out (leases and Events are not counted).
 * A step that makes no sense when its time comes, such as to kill what is dead, does nothing.
-* What ``expect`` does not name is not looked at, except for ``breaches``: of those there are none
-  unless it says so.
+* What ``expect`` does not name is not looked at, except for ``breaches`` and ``risk``: there are
+  none unless it says so.
 
 ``load`` answers bad input with one sentence that names the file and the field.
 """
@@ -182,6 +182,9 @@ class After(StrEnum):
     CLOSED = "closed"
 
 
+LEADER = "leader"
+"""Whichever of our controllers leads at zero; a step can name it instead of ``backstay-1``."""
+
 PROGRAMS = ("kube-controller-manager", "kube-scheduler", "csi-attacher", "virt-controller")
 
 _VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM})
@@ -240,7 +243,8 @@ class Expect(_Part, frozen=True, kw_only=True):
     ``recovered``: what was taken from its node by us and runs elsewhere. ``held``: by which code
     what is down is held. ``untouched``: none of its pods was touched by us. ``down``: runs nowhere.
     ``taints``: nodes with our taint. ``open``: nodes with an open incident. ``says``: codes that
-    some incident told of, in any order. ``breaches``: invariants that break.
+    some incident told of, in any order. ``breaches``: invariants that break. ``risk``: whether two
+    copies run because a person was wrong.
     """
 
     recovered: tuple[str, ...] | None = None
@@ -251,6 +255,7 @@ class Expect(_Part, frozen=True, kw_only=True):
     open: tuple[str, ...] | None = None
     says: tuple[str, ...] | None = None
     breaches: tuple[str, ...] = ()
+    risk: bool = False
 
 
 class Scenario(_Part, frozen=True, kw_only=True):
@@ -398,7 +403,7 @@ def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
     needed = _NEEDS.get(step.do, "")
     known = {
         "node": scenario.nodes,
-        "controller": scenario.controller_names,
+        "controller": (LEADER, *scenario.controller_names),
         "program": PROGRAMS,
         "workload": scenario.workloads.names(),
     }

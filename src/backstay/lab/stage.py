@@ -10,12 +10,13 @@ from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
-from backstay.kube.resource import NODES, PODS, Resource
+from backstay.kube.resource import LEASES, NODES, PODS, Resource
 from backstay.lab.cluster import NAMESPACE, LabCluster
 from backstay.lab.scenario import Claim, Deployment, Scenario, StatefulSet, Vm, Workloads
 from backstay.lab.witness import workload_in
 from backstay.model.labels import EXEMPT
 from backstay.model.policy import Mode
+from backstay.settings import Settings
 from backstay.sim.cluster.claims import LOCAL, storage_class
 from backstay.sim.kubevirt import virtual_machine
 
@@ -57,6 +58,12 @@ class Stage:
 
     def start_controller(self, name: str) -> None:
         self.cluster.start_backstay(name, **self._instead)
+
+    def leader(self) -> str:
+        """Who holds the lease."""
+        ours = Settings(identity="")
+        lease = self.cluster.witness.stored(LEASES.label, ours.lease, ours.namespace)
+        return "" if lease is None else str(lease["spec"].get("holderIdentity") or "")
 
     # What people have said
 

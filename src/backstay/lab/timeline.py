@@ -48,6 +48,7 @@ class Scribe:
         self._named = named
         self._zero = 0.0
         self._breaches = 0
+        self._risks = 0
         self._lease = Settings(identity="").lease
         self._witnessed: list[Callable[[Committed], None]] = []
 
@@ -80,6 +81,10 @@ class Scribe:
         for breach in broken[self._breaches :]:
             self.tell(breach.at, breach.invariant, f"BROKEN: {breach.sentence}")
         self._breaches = len(broken)
+        accepted = self._cluster.inspector.accepted
+        for risk in accepted[self._risks :]:
+            self.tell(risk.at, risk.invariant, risk.sentence)
+        self._risks = len(accepted)
 
     def _truth(self, entry: Entry) -> None:
         name = self._named(workload_of(entry))

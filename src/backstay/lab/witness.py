@@ -86,9 +86,10 @@ Happening: TypeAlias = Asked | Committed | Entry
 
 
 class Witness:
-    """One for each cluster. ``is_ours`` tells our controllers by the user that they are."""
+    """One for each cluster. ``is_ours`` tells our controllers by the user that they are;
+    ``renewal`` is how often a kubelet renews its lease, in seconds."""
 
-    def __init__(self, *, is_ours: Callable[[str], bool]) -> None:
+    def __init__(self, *, is_ours: Callable[[str], bool], renewal: float) -> None:
         self.calls = 0
         """Requests of ours, also those that only look."""
         self._is_ours = is_ours
@@ -97,7 +98,9 @@ class Witness:
         self._cluster: EmbeddedCluster | None = None
         self._api: ApiServer | None = None
         self._looks: dict[tuple[str, str, Key], Look] = {}
+        self._renewal = renewal
         self._lives: dict[str, int] = {}
+        self._renewed: dict[str, Look] = {}
         self._confirmed: dict[str, int] = {}
         self._marked: dict[str, int] = {}
         self._marked_by_us: set[str] = set()
@@ -216,6 +219,9 @@ class Witness:
             return f"nothing vouches for the death of {node}"
         if max(map(self.confirmed, uids)) < self.life_shown(node) <= lease.version:
             return f"{node} had shown life since its death was confirmed"
+        renewed = self._renewed.get(node)
+        if renewed and renewed.version <= lease.version and _now() - renewed.at < self._renewal:
+            return f"{node} had not missed a single renewal of its lease"
         return ""
 
     def life_shown(self, node: str) -> int:
@@ -269,7 +275,9 @@ class Witness:
         match commit.storage:
             case LEASES.label:
                 if commit.after.key[0] == LEASE_NAMESPACE and _renewed(commit):
-                    self._lives[commit.after.key[1]] = commit.version
+                    node = commit.after.key[1]
+                    self._lives[node] = commit.version
+                    self._renewed[node] = Look(_now(), commit.version, commit.after)
             case NODES.label:
                 if commit.before is not None and _beat(commit.before) != _beat(commit.after):
                     self._lives[commit.after.key[1]] = commit.version

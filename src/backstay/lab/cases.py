@@ -1,0 +1,234 @@
+"""Cases: the disasters in which deliberate bugs show (``bugs.py``).
+
+Each is a small scenario that a controller without a bug goes through without breaking anything.
+The node ``n2`` is the one that things happen to; it runs the VM ``till`` and the replica ``db-0``.
+"""
+
+from backstay.lab.scenario import (
+    After,
+    Do,
+    PolicySpec,
+    Scenario,
+    StatefulSet,
+    Step,
+    Vm,
+    Workloads,
+)
+from backstay.model.labels import PROTECT
+from backstay.model.policy import Mode
+
+_NODES = ("n1", "n2", "n3")
+
+_WORKLOADS = Workloads(
+    vms=(Vm(name="till", node="n2"), Vm(name="desk", node="n1")),
+    stateful_sets=(StatefulSet(name="db", node="n2"),),
+)
+
+_KEPT = Workloads(
+    vms=_WORKLOADS.vms,
+    stateful_sets=(StatefulSet(name="own", node="n2", labels={PROTECT: "false"}),),
+)
+
+_OBSERVE = PolicySpec(mode=Mode.OBSERVE)
+
+
+def _n2(at: float, do: Do) -> Step:
+    return Step(at=at, do=do, node="n2")
+
+
+def _ours(at: float, do: Do, *, after: After | None = None, seconds: float = 0.0) -> Step:
+    return Step(at=at, do=do, controller="backstay-1", after=after, seconds=seconds)
+
+
+def _leader(at: float, do: Do, *, after: After | None = None) -> Step:
+    """Of two controllers, with the seed of these cases."""
+    return Step(at=at, do=do, controller="backstay-2", after=after)
+
+
+_DEATH = (_n2(5, Do.KILL), _n2(65, Do.CONFIRM))
+"""Confirmed when Kubernetes has put its own taints on the node already."""
+
+DEATH = Scenario(
+    name="death",
+    question="What if a node loses power and somebody confirms it?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=_DEATH,
+    until=145,
+)
+
+CUT_OFF = Scenario(
+    name="cut-off",
+    question="What if a node is only cut off, and nobody says anything?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(_n2(5, Do.CUT),),
+    until=95,
+)
+
+OBSERVED = Scenario(
+    name="observed",
+    question="What if a node dies while we only observe?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=_OBSERVE,
+    steps=_DEATH,
+    until=95,
+)
+
+DISARMED = Scenario(
+    name="disarmed",
+    question="What if a node dies while somebody has disarmed us?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=PolicySpec(disarmed_for=600),
+    steps=_DEATH,
+    until=95,
+)
+
+UNPROTECTED = Scenario(
+    name="unprotected",
+    question="What if the owner of a workload does not want our help?",
+    nodes=_NODES,
+    workloads=_KEPT,
+    steps=_DEATH,
+    until=95,
+)
+
+EXEMPT = Scenario(
+    name="exempt",
+    question="What if an exempt node dies?",
+    nodes=_NODES,
+    exempt=("n2",),
+    workloads=_WORKLOADS,
+    steps=_DEATH,
+    until=95,
+)
+
+WITHOUT_KUBELET = Scenario(
+    name="without-kubelet",
+    question="What if the kubelet alone dies, and somebody takes that for the death of the node?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=_OBSERVE,
+    steps=(_n2(5, Do.KILL_KUBELET), _n2(10, Do.CONFIRM), Step(at=130, do=Do.ARM)),
+    until=170,
+)
+
+EARLIER_BOOT = Scenario(
+    name="earlier-boot",
+    question="What if a node is cut off whose death was confirmed before it rebooted?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=_OBSERVE,
+    steps=(*_DEATH, _n2(75, Do.BOOT), Step(at=120, do=Do.ARM), _n2(125, Do.CUT)),
+    until=190,
+)
+
+LIFE_UNSEEN = Scenario(
+    name="life-unseen",
+    question="What if a node that was declared dead has lived while none of us was there?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=_OBSERVE,
+    steps=(
+        _n2(5, Do.CUT),
+        _n2(50, Do.CONFIRM),
+        _ours(55, Do.KILL_CONTROLLER),
+        _n2(60, Do.HEAL),
+        _n2(90, Do.CUT),
+        _ours(95, Do.START_CONTROLLER),
+        Step(at=100, do=Do.ARM),
+    ),
+    until=180,
+)
+
+LIFE_SEEN = Scenario(
+    name="life-seen",
+    question="What if a node that was declared dead shows life, and is cut off again?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=_OBSERVE,
+    steps=(
+        _n2(5, Do.CUT),
+        _n2(50, Do.CONFIRM),
+        _n2(60, Do.HEAL),
+        _n2(100, Do.CUT),
+        Step(at=150, do=Do.ARM),
+    ),
+    until=190,
+)
+
+WITHDRAWN = Scenario(
+    name="withdrawn",
+    question="What if somebody takes back that a node is dead, before we are armed?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=_OBSERVE,
+    steps=(
+        _n2(5, Do.CUT),
+        _n2(50, Do.CONFIRM),
+        _n2(70, Do.WITHDRAW),
+        Step(at=80, do=Do.ARM),
+    ),
+    until=130,
+)
+
+ASLEEP = Scenario(
+    name="asleep",
+    question="What if a leader is stopped in the midst of its work and wakes up a minute later?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    controllers=2,
+    steps=(
+        *_DEATH,
+        _leader(65, Do.PAUSE_CONTROLLER, after=After.TAINT),
+        _leader(125, Do.RESUME_CONTROLLER),
+    ),
+    until=165,
+)
+
+LEASE_DELETED = Scenario(
+    name="lease-deleted",
+    question="What if somebody deletes our lease while no controller runs?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(
+        _n2(5, Do.KILL),
+        _ours(60, Do.KILL_CONTROLLER),
+        Step(at=65, do=Do.DELETE_LEASE),
+        _ours(70, Do.START_CONTROLLER),
+    ),
+    until=120,
+)
+
+WRONG_CLOCK = Scenario(
+    name="wrong-clock",
+    question="What if our clock is an hour ahead, and a node is declared dead that is not?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(_ours(5, Do.SKEW_CONTROLLER, seconds=3600), _n2(40, Do.CONFIRM)),
+    until=120,
+)
+
+CRASH = Scenario(
+    name="crash",
+    question="What if the controller dies after it has marked a pod, and is started again?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(
+        *_DEATH,
+        _ours(65, Do.KILL_CONTROLLER, after=After.MARK),
+        _ours(70, Do.START_CONTROLLER),
+    ),
+    until=165,
+)
+
+RETURN = Scenario(
+    name="return",
+    question="What if a node that was wrongly declared dead is heard again, but hears nothing?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(_n2(5, Do.CUT), _n2(50, Do.CONFIRM), _n2(90, Do.CUT_IN)),
+    until=118,
+)
