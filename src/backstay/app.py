@@ -25,6 +25,7 @@ from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Leadership, Term
 from backstay.model.node import Life
 from backstay.model.policy import Mode
+from backstay.record.callers import Callers
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
 from backstay.record.incidents import IncidentBook
@@ -115,6 +116,7 @@ class App:
             times=settings.lease_times,
         )
         self._seams = seams
+        self._client = client
         self.nodes.cache.subscribe(self._node_changed)
         self.operator.configs.subscribe(self._config_changed)
         self.operator.confirmed.subscribe(self._confirmation_changed)
@@ -131,8 +133,9 @@ class App:
             tasks.spawn(self.operator.run(), name="operator")
             tasks.spawn(self._compare_settings(), name="settings")
             if self.settings.host:
+                callers = Callers(self._client, tasks) if self.settings.is_reachable else None
                 listener = await self._seams.serve.listen(
-                    endpoints(self), host=self.settings.host, port=self.settings.port
+                    endpoints(self, callers), host=self.settings.host, port=self.settings.port
                 )
                 stack.push_async_callback(listener.close)
             try:

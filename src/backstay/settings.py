@@ -1,6 +1,7 @@
 """Settings: what a controller is told when it starts. Flags and files become these, once."""
 
 import hashlib
+import ipaddress
 import re
 
 import msgspec
@@ -30,6 +31,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Of what all controllers of one cluster should have in common."""
         shared = msgspec.json.encode((self.times, self.lease_times, self.poll_leases))
         return hashlib.sha256(shared).hexdigest()[:8]
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether others than this machine can reach the address: then callers are asked who
+        they are. A name could be anybody's, so only addresses and ``localhost`` are trusted."""
+        if self.host in ("", "localhost"):
+            return False
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return True
 
 
 _SIGNED = re.compile(r"\.([0-9a-f]{8})$")

@@ -237,5 +237,6 @@ async def test_without_any_cluster_it_says_where_it_looked() -> None:
 
 
 def test_leases_are_among_what_is_asked_for() -> None:
-    asked = [need for need in needs("here", "ours") if need.resource == LEASES]
+    wanted = needs("here", "ours", reachable=False)
+    asked = [need for need in wanted if need.resource == LEASES]
     assert {need.namespace for need in asked} == {"here", "kube-node-lease"}

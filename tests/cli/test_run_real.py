@@ -28,7 +28,7 @@ async def test_the_role_that_is_installed_is_enough_and_the_lease_is_given_up(
 
 async def test_whatever_it_asks_for_the_role_grants(installed: Installed) -> None:
     async with installed.client("controller") as client:
-        for need in needs("backstay-system", "backstay-controller"):
+        for need in needs("backstay-system", "backstay-controller", reachable=True):
             more = {
                 "namespace": need.namespace, "name": need.name, "subresource": need.subresource,
             }  # fmt: skip

@@ -127,6 +127,6 @@ def attempt(deed: Deed) -> Attempt:
 async def test_the_controller_may_do_all_that_it_asks_for_at_its_start(
     installed: Installed,
 ) -> None:
-    settings = Settings(identity="controller")
+    settings = Settings(identity="controller", host="0.0.0.0")
     async with installed.client("controller") as client:
-        await preflight.check(client, namespace=settings.namespace, lease=settings.lease)
+        await preflight.check(client, settings)

@@ -23,7 +23,9 @@ from backstay.kube.client import KubeClient
 from backstay.kube.limits import Backoff
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS, Resource
 from backstay.model.labels import LEASE_NAMESPACE
+from backstay.record.callers import ACCESS_REVIEWS, TOKEN_REVIEWS
 from backstay.seam.clock import Rng
+from backstay.settings import Settings
 
 T = TypeVar("T")
 
@@ -51,8 +53,9 @@ class Need(msgspec.Struct, frozen=True):
         return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
 
 
-def needs(namespace: str, lease: str) -> list[Need]:
-    """Everything, for a controller whose ``lease`` is in ``namespace``."""
+def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
+    """Everything, for a controller whose ``lease`` is in ``namespace``. One that others can
+    reach over HTTP must also be able to ask who they are."""
     read = [
         *((verb, resource) for resource in (NODES, CONFIGS, CONFIRMATIONS)
           for verb in ("get", "list", "watch")),
@@ -70,6 +73,7 @@ def needs(namespace: str, lease: str) -> list[Need]:
         *(Need(verb, LEASES, namespace=LEASE_NAMESPACE) for verb in ("get", "list")),
         Need("create", LEASES, namespace=namespace),
         *(Need(v, LEASES, "", namespace, lease) for v in ("get", "list", "watch", "patch")),
+        *(Need("create", review) for review in (TOKEN_REVIEWS, ACCESS_REVIEWS) if reachable),
     ]
 
 
@@ -87,9 +91,9 @@ async def reached(ask: Callable[[], Awaitable[T]], *, rng: Rng) -> T:
         await asyncio.sleep(backoff.next())
 
 
-async def check(client: KubeClient, *, namespace: str, lease: str) -> None:
+async def check(client: KubeClient, settings: Settings) -> None:
     """Ends the command, with one sentence for all that is missing of one sort."""
-    wanted = needs(namespace, lease)
+    wanted = needs(settings.namespace, settings.lease, reachable=settings.is_reachable)
     missing = [need for need in wanted if not await _is_allowed(client, need)]
     if missing:
         raise click.ClickException(

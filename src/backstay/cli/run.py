@@ -67,7 +67,8 @@ class Options:
     metavar="HOST:PORT",
     default="127.0.0.1:8080",
     show_default=True,
-    help="Where it answers /healthz, /readyz, /metrics and /status; 'off' for nowhere.",
+    help="Where it answers /healthz, /readyz, /metrics and /status; 'off' for nowhere. "
+    "Beyond loopback the last two need a token.",
 )
 @click.option("--recorder", metavar="DIR", default="", help="Where decisions are recorded.")
 @click.option(
@@ -156,14 +157,14 @@ async def _control(options: Options, session: Session) -> None:
         __version__, settings.identity, version.git_version, client.access.origin,
         client.access.server,
     )  # fmt: skip
-    await preflight.reached(
-        lambda: preflight.check(client, namespace=settings.namespace, lease=settings.lease),
-        rng=seams.rng,
-    )
+    await preflight.reached(lambda: preflight.check(client, settings), rng=seams.rng)
     policy = await preflight.reached(lambda: _policy(session), rng=seams.rng)
     _log.info("the mode is %s: %s", policy.mode, _MODES[policy.mode])
     if settings.host:
-        _log.info("answering at http://%s:%d/status", settings.host, settings.port)
+        _log.info(
+            "answering at http://%s:%d/status%s", settings.host, settings.port,
+            ", to callers whom the cluster allows it" if settings.is_reachable else "",
+        )  # fmt: skip
     try:
         await build(settings, seams, client).run()
     except OSError as error:

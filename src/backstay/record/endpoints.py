@@ -7,8 +7,10 @@
 ``/status``    nodes, their lives, what is held and why, as JSON
 =============  =======================================================================
 
-The handler is pure over a ``Report``, so it answers in a simulation as it does in a cluster. It
-shows what an incident shows as well: names and reasons, no secrets, no contents of objects.
+The first two are for probes, which show no token: they are open to everybody and name nothing.
+The others show what an incident shows as well (names and reasons, no secrets, no contents of
+objects), and where others than this machine can reach them, ``Callers`` says who may.
+The handler reads a ``Report`` and nothing else, so it answers in a simulation as in a cluster.
 """
 
 from collections.abc import Mapping
@@ -16,11 +18,16 @@ from typing import Protocol
 
 import msgspec
 
+from backstay.record.callers import Callers
 from backstay.record.metrics import CONTENT_TYPE
 from backstay.seam.serve import Answer, Handler, Inbound
+from backstay.seam.transport import NO_HEADERS
 
 _JSON: Mapping[str, str] = {"content-type": "application/json"}
 _TEXT: Mapping[str, str] = {"content-type": "text/plain; charset=utf-8"}
+
+OPEN = ("/healthz", "/readyz")
+CLOSED = ("/metrics", "/status")
 
 
 class HeldWorkload(msgspec.Struct, frozen=True):
@@ -63,11 +70,11 @@ class Report(Protocol):
     """What a controller can say of itself."""
 
     def unhealthy(self) -> str:
-        """Why the process should be restarted; empty if it should not."""
+        """Why the process should be restarted, without names; empty if it should not."""
         ...
 
     def unready(self) -> str:
-        """Why its view cannot be relied on; empty if it can."""
+        """Why its view cannot be relied on, without names; empty if it can."""
         ...
 
     def metrics(self) -> bytes:
@@ -77,18 +84,27 @@ class Report(Protocol):
     def status(self) -> ControllerStatus: ...
 
 
-def endpoints(report: Report) -> Handler:
-    """The handler of a controller's own address."""
+def endpoints(report: Report, callers: Callers | None = None) -> Handler:
+    """The handler of a controller's own address; without ``callers`` everything is open."""
 
     async def handle(inbound: Inbound) -> Answer:
         if inbound.method not in ("GET", "HEAD"):
-            return _text(405, "There is nothing to change here.", allow="GET, HEAD")
-        answer = _answer(report, inbound.path)
+            return _text(405, "There is nothing to change here.", {"allow": "GET, HEAD"})
+        answer = await _refusal(callers, inbound) or _answer(report, inbound.path)
         if inbound.method == "HEAD":
             return Answer(status=answer.status, headers=answer.headers)
         return answer
 
     return handle
+
+
+async def _refusal(callers: Callers | None, inbound: Inbound) -> Answer | None:
+    if inbound.path not in (*OPEN, *CLOSED):
+        return _text(404, "Ask for /healthz, /readyz, /metrics or /status.")
+    if callers is None or inbound.path in OPEN:
+        return None
+    refusal = await callers.refuse(inbound.headers.get("authorization", ""), inbound.path)
+    return None if refusal is None else _text(refusal.status, refusal.sentence, refusal.headers)
 
 
 def _answer(report: Report, path: str) -> Answer:
@@ -99,15 +115,13 @@ def _answer(report: Report, path: str) -> Answer:
             return _verdict(report.unready())
         case "/metrics":
             return Answer(headers={"content-type": CONTENT_TYPE}, body=report.metrics())
-        case "/status":
-            return Answer(headers=_JSON, body=msgspec.json.encode(report.status()))
         case _:
-            return _text(404, "Ask for /healthz, /readyz, /metrics or /status.")
+            return Answer(headers=_JSON, body=msgspec.json.encode(report.status()))
 
 
 def _verdict(problem: str) -> Answer:
     return _text(503, problem) if problem else _text(200, "ok")
 
 
-def _text(status: int, words: str, **headers: str) -> Answer:
+def _text(status: int, words: str, headers: Mapping[str, str] = NO_HEADERS) -> Answer:
     return Answer(status=status, headers={**_TEXT, **headers}, body=f"{words}\n".encode())
