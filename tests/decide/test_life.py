@@ -89,6 +89,7 @@ NO_LEASE = {"lease_seen_at": None, "lease_changed_at": None}
         (Life.RETURNING, 0, {}, {"clean": True}, Life.HEALTHY),
         (Life.RETURNING, 22, {}, {"clean": True}, Life.SUSPECT),
         (Life.HEALTHY, 0, {"tainted": True}, {}, Life.RETURNING),
+        (Life.HEALTHY, 0, {"tainted": True, "lease_changed_at": None}, {}, Life.HEALTHY),
     ],
 )
 def test_each_step_of_a_life(

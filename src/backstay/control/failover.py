@@ -46,6 +46,9 @@ _PARALLEL = 8
 _SOON = 0.5
 """Seconds until the next look where something is about to happen."""
 
+_LATER = 5.0
+"""The same where it has been about to happen for a while."""
+
 
 class FailoverLoop:
     """See the module."""
@@ -208,9 +211,16 @@ class FailoverLoop:
             nothing_left = done and decision.evidence is not None and snapshot.facts.tainted
             watched.proven = watched.proven or outcome.proof is not None or nothing_left
             watched.recovered = watched.proven and done
-        if incident.under_way() or outcome.released or outcome.why is not None:
+        if outcome.released or outcome.why is not None:
             return Again(_SOON)
-        return Done()
+        return Again(self._patience(decision.node)) if incident.under_way() else Done()
+
+    def _patience(self, node: str) -> float:
+        """What was released a moment ago may come up any moment; what has not come up for minutes
+        waits for a disk or a person, and need not be looked for twice a second."""
+        now = asyncio.get_running_loop().time()
+        waited = now - self._released_at.setdefault(node, now)
+        return min(max(_SOON, waited / 10), _LATER)
 
     def _note(self, snapshot: Snapshot, moments: list[Why], why: Why) -> None:
         moments.append(why)
@@ -292,8 +302,14 @@ class FailoverLoop:
         return facts.ready == "True" and (rebooted or lived >= self._times.lost)
 
     async def _welcome(self, name: str, snapshot: Snapshot, term: Term) -> Result:
-        """It is healthy: what was told of it has come to its end."""
+        """It is healthy: what was told of it has come to its end.
+
+        For whoever has just begun to look nobody is silent yet: without a sign of life that we saw
+        ourselves, an incident of somebody before us is not over.
+        """
         incident = self.incidents.get(name)
+        if incident is not None and not _heard_of(snapshot, incident):
+            return Again(_SOON)
         contradiction = refuted(snapshot)
         if contradiction is None:
             self.decisions.pop(name, None)
@@ -315,6 +331,11 @@ class FailoverLoop:
             await incident.close(Reason.NodeGone.because(node=name), term=term)
             del self.incidents[name]
         return Done()
+
+
+def _heard_of(snapshot: Snapshot, incident: OpenIncident) -> bool:
+    facts = snapshot.facts
+    return facts.lease_changed_at is not None or facts.boot_id != incident.row.spec.boot_id
 
 
 def _released(workload: Workload) -> Advance:

@@ -193,6 +193,10 @@ def _one_batch(targets: tuple[Workload, ...]) -> tuple[Workload, ...]:
 def _why_not(node: str, after: Snapshot | None, decide_on: Callable[[Snapshot], Decision]) -> Why:
     if after is None:
         return Reason.ProofExpired.because(node=node, because="the node is no longer in the API")
+    if not after.facts.tainted:
+        return Reason.ProofExpired.because(
+            node=node, because="our taint was taken off it meanwhile"
+        )
     decision = decide_on(after)
     objections = [verdict.why.sentence for verdict in decision.held] or [decision.why.sentence]
     return Reason.ProofExpired.because(node=node, because=objections[0].rstrip("."))

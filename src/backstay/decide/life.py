@@ -104,9 +104,9 @@ def _watch(
 ) -> NodeLife:
     silent = silence(facts)
     if silent < times.suspect and not (confirmed and silent > 0):
-        if not facts.tainted:
+        if not facts.tainted or facts.lease_changed_at is None:
             return life
-        # Somebody else's incident, or one from before we were there.
+        # Somebody else's incident, or one from before we were there, and it lives.
         return _turn(life, Life.RETURNING, now, Reason.NodeReturned.because(node=facts.name))
     return _turn(
         life, Life.SUSPECT, now, _silent(Reason.NodeSuspect, facts, silent), suspected_at=now
