@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from backstay.app import App, build
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
@@ -18,6 +20,18 @@ HASTY = Settings(identity="b", times=Times(lost=30.0))
 def test_controllers_with_the_same_settings_agree_wherever_they_listen() -> None:
     other = Settings(identity="b", host="0.0.0.0", port=9090, recorder="/var/lib")
     assert disagreement(signed(USUAL).identity, signed(other).identity) == ""
+
+
+@pytest.mark.parametrize("host", ["", "localhost", "127.0.0.1", "127.0.0.2", "::1"])
+def test_what_only_this_machine_can_reach_is_not_reachable(host: str) -> None:
+    assert not Settings(identity="a", host=host).is_reachable
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.7", "fe80::1", "backstay", "127.0.0.1.example.org"]
+)
+def test_everything_else_is_reachable(host: str) -> None:
+    assert Settings(identity="a", host=host).is_reachable
 
 
 def test_other_times_are_named_as_a_disagreement() -> None:

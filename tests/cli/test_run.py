@@ -25,18 +25,11 @@ from backstay.seam.serve import Handler
 from backstay.seam.system import SystemClock, SystemRng
 from backstay.seam.transport import Request
 from backstay.sim.api.server import ApiServer
-from tests.cli.controllers import running
+from tests.cli.controllers import free_port, running
 from tests.support.exposition import parse
 from tests.support.kubeconfigs import one_context, write
 
 FAST = ("--embedded", "--time-scale", "0.05")
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def read(path: str) -> str:

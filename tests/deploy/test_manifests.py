@@ -16,6 +16,7 @@ from backstay.cli.documents import as_yaml
 from backstay.cli.manifests import manifests
 from backstay.cli.run import command as run
 from backstay.model.labels import COMPONENT
+from backstay.record.endpoints import CLOSED, OPEN
 from backstay.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -54,8 +55,8 @@ def test_everything_carries_our_label(document: dict[str, Any]) -> None:
 def test_no_role_has_a_wildcard_or_reaches_for_secrets() -> None:
     for document in manifests():
         for rule in document.get("rules", ()):
-            words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
-            assert "*" not in words
+            words = {word for value in rule.values() for word in value}
+            assert not [word for word in words if "*" in word]
             assert "secrets" not in words
             assert words.isdisjoint({"escalate", "bind", "impersonate", "deletecollection"})
 
@@ -65,9 +66,21 @@ def test_only_the_confirmer_may_create_confirmations() -> None:
         document["metadata"]["name"]
         for document in manifests()
         for rule in document.get("rules", ())
-        if "deathconfirmations" in rule["resources"] and {"create", "delete"} & {*rule["verbs"]}
+        if "deathconfirmations" in rule.get("resources", ())
+        and {"create", "delete"} & {*rule["verbs"]}
     }
     assert may == {"backstay-confirmer"}
+
+
+def test_the_metrics_reader_may_get_what_the_controller_keeps_closed_and_nothing_else() -> None:
+    (rule,) = only("ClusterRole", "backstay-metrics-reader")["rules"]
+    assert rule == {"nonResourceURLs": [*CLOSED], "verbs": ["get"]}
+
+
+def test_probes_ask_for_what_needs_no_token() -> None:
+    (container,) = pod()["containers"]
+    asked = {container[f"{name}Probe"]["httpGet"]["path"] for name in ("liveness", "readiness")}
+    assert asked == {*OPEN}
 
 
 def test_the_names_are_those_that_the_controller_expects() -> None:

@@ -9,7 +9,7 @@ from backstay.cli import preflight
 from backstay.kube.client import KubeClient
 from backstay.settings import Settings
 from backstay.sim.api.access import AccessControl, Attempt, User
-from tests.support.installed import USERS, Installed, allowed
+from tests.support.installed import USERS, Installed, allowed, allowed_path
 from tests.support.small_cluster import small_cluster
 
 Deed = tuple[str, ...]
@@ -59,12 +59,17 @@ MAY: Mapping[str, set[Deed]] = {
         | deeds(OURS, "backstayconfigs deathconfirmations", WATCH)
         | deeds(OURS, "incidents", f"{WATCH} create patch")
         | deeds(OURS, "incidents", "get patch", subresource="status")
+        | deeds("authentication.k8s.io", "tokenreviews", "create")
+        | deeds("authorization.k8s.io", "subjectaccessreviews", "create")
     ),
     "viewer": VIEWING,
     "operator": VIEWING | deeds(OURS, "backstayconfigs", "create update patch"),
     "confirmer": VIEWING | deeds(OURS, "deathconfirmations", "create delete"),
+    "metrics-reader": set(),
     "stranger": set(),
 }
+PATHS: Mapping[str, set[str]] = {"metrics-reader": {"/metrics", "/status"}}
+"""What each role may get of what is no resource; nobody else may."""
 
 VERBS = "get list watch create update patch delete deletecollection"
 EVERYTHING = (
@@ -85,6 +90,9 @@ EVERYTHING = (
     | deeds("discovery.k8s.io", "endpointslices", VERBS, namespace="default")
     | deeds("rbac.authorization.k8s.io", "clusterroles clusterrolebindings", f"{VERBS} bind")
     | deeds("admissionregistration.k8s.io", "validatingadmissionpolicies", VERBS)
+    | deeds("authentication.k8s.io", "tokenreviews", "create")
+    | deeds("authorization.k8s.io", "subjectaccessreviews", "create")
+    | deeds("authorization.k8s.io", "localsubjectaccessreviews", "create", namespace="default")
     | deeds("apiextensions.k8s.io", "customresourcedefinitions", VERBS)
     | deeds(OURS, "backstayconfigs deathconfirmations incidents", VERBS)
     | deeds(OURS, "incidents", "get update patch", subresource="status")
@@ -112,6 +120,29 @@ async def test_the_embedded_api_reads_the_roles_alike(tmp_path: Path, role: str)
         control = AccessControl(cluster.server, {})
         granted = {deed for deed in EVERYTHING if control.allows(User(USERS[role]), attempt(deed))}
     assert granted == MAY[role]
+
+
+ASKED_PATHS = ("/metrics", "/status", "/logs", "/debug/pprof", "/metrics/slis")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("role", sorted(MAY))
+async def test_only_a_metrics_reader_may_get_the_paths_of_a_controller(
+    installed: Installed, role: str
+) -> None:
+    async with installed.client(role) as client:
+        granted = {path for path in ASKED_PATHS if await allowed_path(client, "get", path)}
+        assert not await allowed_path(client, "post", "/metrics")
+    assert granted == PATHS.get(role, set())
+
+
+@pytest.mark.parametrize("role", sorted(MAY))
+async def test_the_embedded_api_reads_paths_alike(tmp_path: Path, role: str) -> None:
+    async with small_cluster(tmp_path) as cluster:
+        rbac, user = cluster.server.rbac, User(USERS[role])
+        granted = {path for path in ASKED_PATHS if rbac.allows_path(user, "get", path)}
+        assert not rbac.allows_path(user, "post", "/metrics")
+    assert granted == PATHS.get(role, set())
 
 
 def attempt(deed: Deed) -> Attempt:

@@ -7,7 +7,12 @@ import math
 import msgspec
 import pytest
 
+from backstay.kube.access import GivenAccess, Grant
+from backstay.kube.client import KubeClient
+from backstay.record.callers import CANNOT_ASK, NO_TOKEN, Callers
 from backstay.record.endpoints import (
+    CLOSED,
+    OPEN,
     ControllerStatus,
     HeldWorkload,
     NodeStatus,
@@ -20,6 +25,7 @@ from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request
+from backstay.sim.network import Network
 from tests.support.exposition import parse
 from tests.support.virtual import virtual_time
 
@@ -105,6 +111,45 @@ async def test_nothing_can_be_changed(method: str) -> None:
 async def test_head_is_get_without_a_body() -> None:
     answer = await ask("/status", method="HEAD")
     assert (answer.status, answer.body) == (200, b"")
+
+
+def test_every_path_is_either_open_or_closed() -> None:
+    assert {*OPEN} == {"/healthz", "/readyz"}
+    assert {*CLOSED} == {"/metrics", "/status"}
+
+
+async def ask_from_afar(path: str, method: str = "GET", authorization: str = "") -> Answer:
+    """Where callers must be allowed to, and with an API server that is not there."""
+    client = KubeClient(Network().transport, GivenAccess("https://api:6443", Grant()))
+    async with Tasks("test") as tasks:
+        handler = endpoints(Controller(), Callers(client, tasks))
+        headers = {"authorization": authorization} if authorization else {}
+        return await handler(Inbound(method=method, path=path, headers=headers))
+
+
+@pytest.mark.parametrize("path", CLOSED)
+async def test_who_shows_no_token_learns_nothing_from_afar(path: str) -> None:
+    answer = await ask_from_afar(path)
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert answer.body == f"{NO_TOKEN.sentence}\n".encode()
+    assert (await ask_from_afar(path, "HEAD")).status == 401
+
+
+@pytest.mark.parametrize("path", CLOSED)
+async def test_a_token_that_cannot_be_asked_about_opens_nothing(path: str) -> None:
+    answer = await ask_from_afar(path, authorization="Bearer x")
+    assert (answer.status, answer.body) == (503, f"{CANNOT_ASK.sentence}\n".encode())
+
+
+@pytest.mark.parametrize("path", OPEN)
+async def test_probes_need_no_token(path: str) -> None:
+    answer = await ask_from_afar(path)
+    assert (answer.status, answer.body) == (200, b"ok\n")
+
+
+@pytest.mark.parametrize("path", ["/", "//metrics", "/metrics/", "/status/..", "/Metrics"])
+async def test_no_other_spelling_of_a_path_leads_past_the_door(path: str) -> None:
+    assert (await ask_from_afar(path)).status == 404
 
 
 async def test_a_path_that_is_not_there_names_those_that_are() -> None:

@@ -8,8 +8,9 @@ in a test should act as a user who has only the roles that it would have on a cl
             ...                                  # as the controller's own service account
         path = installed.kubeconfig("confirmer") # for ``backstay --kubeconfig`` and kubectl
 
-Roles are ``controller``, ``viewer``, ``operator``, ``confirmer`` and ``stranger``. An operator
-and a confirmer may also view, as deploy/people-rbac.yaml asks for; a stranger may do nothing.
+Roles are ``controller``, ``viewer``, ``operator``, ``confirmer``, ``metrics-reader`` and
+``stranger``. An operator and a confirmer may also view, as deploy/people-rbac.yaml asks for; a
+stranger may do nothing.
 Each acts by impersonation, which the API server authorises as if that user had come himself.
 """
 
@@ -42,6 +43,7 @@ USERS: Mapping[str, str] = {
     "viewer": "vera",
     "operator": "olaf",
     "confirmer": "carla",
+    "metrics-reader": "mona",
     "stranger": "simon",
 }
 """The user behind each role; the commands show these names."""
@@ -50,6 +52,7 @@ BOUND: Mapping[str, tuple[str, ...]] = {
     "backstay-viewer": ("vera", "olaf", "carla"),
     "backstay-operator": ("olaf",),
     "backstay-confirmer": ("carla",),
+    "backstay-metrics-reader": ("mona",),
 }
 
 
@@ -115,11 +118,16 @@ async def install(plane: ControlPlane, *, running: bool) -> Installed:
 async def allowed(client: KubeClient, verb: str, group: str, resource: str, **more: str) -> bool:
     """Whether this user may; ``more`` are ``namespace``, ``name`` and ``subresource``."""
     asked = {"verb": verb, "group": group, "resource": resource, **more}
-    body = {
-        "apiVersion": _REVIEWS.api_version,
-        "kind": _REVIEWS.kind,
-        "spec": {"resourceAttributes": asked},
-    }
+    return await _reviewed(client, {"resourceAttributes": asked})
+
+
+async def allowed_path(client: KubeClient, verb: str, path: str) -> bool:
+    """Whether this user may do that to what is no resource, such as ``/metrics``."""
+    return await _reviewed(client, {"nonResourceAttributes": {"verb": verb, "path": path}})
+
+
+async def _reviewed(client: KubeClient, spec: Json) -> bool:
+    body = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": spec}
     reply = await client.create(_REVIEWS, body)
     status: Json = msgspec.json.decode(reply.body)["status"]
     return bool(status["allowed"])

@@ -40,8 +40,8 @@ YES_SECONDS = 60.0
 NO_SECONDS = 10.0
 _KNOWN_SECONDS = 3600.0
 
-STRANGERS_PER_SECOND = 10.0
-STRANGERS_AT_ONCE = 20
+STRANGERS_PER_SECOND = 8.0
+STRANGERS_AT_ONCE = 16
 
 MOST_KEPT = 512
 """Answers. Strangers cannot fill that: they are too few a second, and forgotten too soon."""
