@@ -44,6 +44,7 @@ def life(state: Life, *, suspected_at: float | None = T0 + 22) -> NodeLife:
 ALIVE_AGAIN = {"lease_changed_at": T0 + 50, "looked_at": T0 + 51}
 REBOOTED = {"boot_id": "b2"}
 RECREATED = {"uid": "u2"}
+NOT_HEARD_YET = {"lease_seen_at": T0, "lease_changed_at": None}
 NO_LEASE = {"lease_seen_at": None, "lease_changed_at": None}
 
 
@@ -89,7 +90,7 @@ NO_LEASE = {"lease_seen_at": None, "lease_changed_at": None}
         (Life.RETURNING, 0, {}, {"clean": True}, Life.HEALTHY),
         (Life.RETURNING, 22, {}, {"clean": True}, Life.SUSPECT),
         (Life.HEALTHY, 0, {"tainted": True}, {}, Life.RETURNING),
-        (Life.HEALTHY, 0, {"tainted": True, "lease_changed_at": None}, {}, Life.HEALTHY),
+        (Life.HEALTHY, 0, NOT_HEARD_YET | {"tainted": True}, {}, Life.HEALTHY),
     ],
 )
 def test_each_step_of_a_life(

@@ -79,6 +79,7 @@ class FailoverLoop:
         self._times = times
         self._chain = chain
         self._released_at: dict[str, float] = {}
+        self._waiting_since: dict[str, float] = {}
 
     # What everybody does
 
@@ -212,14 +213,18 @@ class FailoverLoop:
             watched.proven = watched.proven or outcome.proof is not None or nothing_left
             watched.recovered = watched.proven and done
         if outcome.released or outcome.why is not None:
+            self._waiting_since.pop(decision.node, None)
             return Again(_SOON)
-        return Again(self._patience(decision.node)) if incident.under_way() else Done()
+        if incident.under_way():
+            return Again(self._patience(decision.node))
+        self._waiting_since.pop(decision.node, None)
+        return Done()
 
     def _patience(self, node: str) -> float:
         """What was released a moment ago may come up any moment; what has not come up for minutes
         waits for a disk or a person, and need not be looked for twice a second."""
         now = asyncio.get_running_loop().time()
-        waited = now - self._released_at.setdefault(node, now)
+        waited = now - self._waiting_since.setdefault(node, now)
         return min(max(_SOON, waited / 10), _LATER)
 
     def _note(self, snapshot: Snapshot, moments: list[Why], why: Why) -> None:
