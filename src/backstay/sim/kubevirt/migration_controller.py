@@ -45,7 +45,7 @@ from backstay.sim.kubevirt.objects import (
     phase_of,
     with_metadata,
 )
-from backstay.sim.kubevirt.reconciler import Reconciler, tested
+from backstay.sim.kubevirt.reconciler import Connected, Reconciler, tested
 from backstay.sim.kubevirt.vmi_controller import CLAIMS
 from backstay.sim.kubevirt.vmi_status import current_pod, is_down
 
@@ -59,8 +59,11 @@ _KEPT = 5
 class MigrationController(Reconciler):
     """Works on the keys of migrations."""
 
-    def __init__(self, operations: Operations, *, rng: Rng) -> None:
-        super().__init__("migration-controller", operations, rng=rng)
+    def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
+        super().__init__("migration-controller", operations, rng=rng, connected=connected)
+        # Those that were let in, by uid; their phase says so only a few requests later, and others
+        # are looked at meanwhile.
+        self._let_in: set[str] = set()
 
     def begin(self) -> None:
         for migration in self.all(MIGRATIONS):
@@ -156,12 +159,22 @@ class MigrationController(Reconciler):
         return None
 
     def _wait(self, migration: Object, vmi: Object) -> float:
-        running = [each.object for each in self.all(MIGRATIONS) if _runs(each.object)]
+        uid = migration["metadata"]["uid"]
+        others = [each.object for each in self.all(MIGRATIONS)]
+        running = [each for each in others if self._has_room(each)]
         node = vmi["status"]["nodeName"]
         from_here = [each for each in running if self._source_of(each) == node]
-        if len(running) >= _MOST_AT_ONCE or len(from_here) >= _MOST_FROM_A_NODE:
+        full = len(running) >= _MOST_AT_ONCE or len(from_here) >= _MOST_FROM_A_NODE
+        if full and uid not in self._let_in:
             return _WAIT_FOR_ROOM
-        return self._backoff(migration)
+        wait = self._backoff(migration)
+        if not wait:
+            self._let_in.add(uid)
+        return wait
+
+    def _has_room(self, migration: Object) -> bool:
+        let_in = migration["metadata"]["uid"] in self._let_in
+        return phase_of(migration) in HAS_TARGET or (let_in and phase_of(migration) not in FINAL)
 
     def _source_of(self, migration: Object) -> str:
         meta = migration["metadata"]
@@ -301,10 +314,6 @@ class MigrationController(Reconciler):
             and phase_of(each) not in FINAL
             for each in others
         )
-
-
-def _runs(migration: Object) -> bool:
-    return phase_of(migration) in HAS_TARGET
 
 
 def _is_prepared(migration: Object) -> bool:

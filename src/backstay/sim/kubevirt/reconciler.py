@@ -9,12 +9,15 @@ So these controllers work as the real ones do:
   last request; a refusal (a conflict, most of the time) ends the attempt, which is repeated soon.
 * Every request takes its time. How long is a matter of chance, and so is who comes first.
 * Several keys are worked on side by side, one key never twice at once.
+* Whoever has no connection to the API is refused what it asks for, until it has.
 """
 
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections import deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import TypeAlias
 
 from backstay.kube.queue import Again, Done, Result, WorkQueue
 from backstay.kube.resource import EVENTS, LEASES, Resource
@@ -34,6 +37,9 @@ _PARALLEL = 10
 _FIRST_RETRY = 0.005
 _LAST_RETRY = 60.0
 
+Connected: TypeAlias = Callable[[], bool]
+"""Whether requests reach the API."""
+
 # Most of what is ever written, and none of KubeVirt's controllers looks at it.
 _UNHEARD = frozenset({EVENTS.label, LEASES.label})
 
@@ -41,16 +47,19 @@ _UNHEARD = frozenset({EVENTS.label, LEASES.label})
 class Reconciler(ABC):
     """``run`` works until it is cancelled. Keys are those of the objects that it looks after."""
 
-    def __init__(self, name: str, operations: Operations, *, rng: Rng) -> None:
+    def __init__(
+        self, name: str, operations: Operations, *, rng: Rng, connected: Connected
+    ) -> None:
         self.name = name
         self.operations = operations
         self.store = operations.store
         self.rng = rng
+        self._connected = connected
         self._queue: WorkQueue[Key] = WorkQueue(
             name, rng=rng, parallel=_PARALLEL, first_retry=_FIRST_RETRY, last_retry=_LAST_RETRY
         )
-        self._news: deque[Commit] = deque()
-        self._news_came = asyncio.Event()
+        self._context: Context | None = None
+        self._last_arrival = 0.0
 
     @abstractmethod
     def begin(self) -> None:
@@ -69,38 +78,28 @@ class Reconciler(ABC):
 
     async def run(self) -> None:
         release = self.store.follow(None, self.note)
+        self._context = copy_context()
         try:
             self.begin()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._listen(), name=f"{self.name}/news")
-                group.create_task(self._queue.run(self._attempt), name=f"{self.name}/queue")
+            await self._queue.run(self._attempt)
         finally:
+            self._context = None
             release()
-            self._news.clear()
 
     def note(self, commit: Commit) -> None:
         """Is called in the commit itself, by whoever made it; it is heard of later."""
-        if commit.storage not in _UNHEARD:
-            self._news.append(commit)
-            self._news_came.set()
+        if self._context is not None and commit.storage not in _UNHEARD:
+            self._context.run(self._send, commit)
 
-    async def _listen(self) -> None:
+    def _send(self, commit: Commit) -> None:
         loop = asyncio.get_running_loop()
-        under_way: deque[tuple[float, Commit]] = deque()
-        while True:
-            self._news_came.clear()
-            while self._news:
-                arrival = loop.time() + self._between(*_NEWS)
-                # Nothing overtakes what was sent before it.
-                arrival = max(arrival, under_way[-1][0]) if under_way else arrival
-                under_way.append((arrival, self._news.popleft()))
-            while under_way and under_way[0][0] <= loop.time():
-                self.hear(under_way.popleft()[1])
-            try:
-                async with asyncio.timeout_at(under_way[0][0] if under_way else None):
-                    await self._news_came.wait()
-            except TimeoutError:
-                pass
+        # Nothing overtakes what was sent before it.
+        self._last_arrival = max(self._last_arrival, loop.time() + self._between(*_NEWS))
+        loop.call_at(self._last_arrival, self._arrive, commit)
+
+    def _arrive(self, commit: Commit) -> None:
+        if self._context is not None:
+            self.hear(commit)
 
     async def _attempt(self, key: Key) -> Result:
         try:
@@ -173,6 +172,8 @@ class Reconciler(ABC):
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._between(*_REQUEST))
+        if not self._connected():
+            raise Refusal(503, "ServiceUnavailable", "the connection to the server was lost")
 
     def _between(self, low: float, high: float) -> float:
         return low + (high - low) * self.rng.random()
