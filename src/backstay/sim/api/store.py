@@ -6,6 +6,8 @@
 * The history is a ring of the latest commits. A watch resumes from it, a page that continues
   an older list is rebuilt from it, and what has fallen out of it is ``Expired``.
 * Nobody waits in here and nothing fails half-way: checks come first, then one commit.
+* Who follows it from within a process does so until that process ends. One that was killed cannot
+  let go of anything itself.
 """
 
 from collections import deque
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from backstay.sim.api.kinds import Object
+from backstay.sim.lane import Lane, current_lane
 
 HISTORY = 10_000
 
@@ -84,6 +87,28 @@ class Commit(msgspec.Struct, frozen=True):
 Follower = Callable[[Commit], None]
 
 
+class _Following:
+    """Somebody who is told, and the process that it is part of."""
+
+    __slots__ = ("among", "ended", "lane", "told")
+
+    def __init__(
+        self, told: Follower, ended: Callable[[], None] | None, among: "list[_Following]"
+    ) -> None:
+        self.told = told
+        self.ended = ended
+        self.among = among
+        self.lane: Lane | None = current_lane()
+
+    @property
+    def is_dead(self) -> bool:
+        return self.lane is not None and self.lane.ended
+
+    def release(self) -> None:
+        if self in self.among:
+            self.among.remove(self)
+
+
 class Store:
     """All objects of all kinds."""
 
@@ -91,9 +116,8 @@ class Store:
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._sorted: dict[str, list[Key]] = {}
         self._history: deque[Commit] = deque(maxlen=history)
-        self._followers: dict[str, list[Follower]] = {}
-        self._everything: list[Follower] = []
-        self._endings: dict[str, list[Callable[[], None]]] = {}
+        self._followers: dict[str, list[_Following]] = {}
+        self._everything: list[_Following] = []
         self._undelivered: deque[Commit] = deque()
         self._forgotten = first_version
         self.version = first_version
@@ -167,23 +191,16 @@ class Store:
     ) -> Callable[[], None]:
         """Calls ``follower`` in every later commit (of one kind, or of all) until released, and
         ``ended`` when the kind is no longer what it was."""
-        followers = self._everything if storage is None else self._followers.setdefault(storage, [])
-        followers.append(follower)
-        endings = self._endings.setdefault(storage or "", [])
-        if ended is not None:
-            endings.append(ended)
-
-        def release() -> None:
-            followers.remove(follower)
-            if ended is not None:
-                endings.remove(ended)
-
-        return release
+        among = self._everything if storage is None else self._followers.setdefault(storage, [])
+        following = _Following(follower, ended, among)
+        among.append(following)
+        return following.release
 
     def end(self, storage: str) -> None:
         """Tells those who follow a kind that it is no longer what it was."""
-        for ended in list(self._endings.get(storage, ())):
-            ended()
+        for following in list(self._followers.get(storage, ())):
+            if following.ended is not None and not following.is_dead:
+                following.ended()
 
     def _commit(self, commit: Commit) -> None:
         self.version = commit.version
@@ -201,7 +218,10 @@ class Store:
         while self._undelivered:
             commit = self._undelivered[0]
             try:
-                for follower in (*self._followers.get(commit.storage, ()), *self._everything):
-                    follower(commit)
+                for each in (*self._followers.get(commit.storage, ()), *self._everything):
+                    if each.is_dead:
+                        each.release()
+                    else:
+                        each.told(commit)
             finally:
                 self._undelivered.popleft()

@@ -1,7 +1,8 @@
 """KubeVirt, as far as the life of a VM goes: a stand-in, held to timelines of the real one.
 
-``install`` has an embedded API serve its kinds, ``KubeVirt`` is its virt-controller, and each node
-that is to run guests has a ``VirtHandler``. ``virtual_machine`` makes something to run. Start, stop
+``install`` has an embedded API serve its kinds, ``KubeVirt`` is its virt-controller (and
+``VirtController`` one of several, each on a node), and each node that is to run guests has a
+``VirtHandler``. ``virtual_machine`` makes something to run. Start, stop
 and restart are what virt-api does with them, see ``lifecycle``.
 
 Reading order: ``names``, ``objects``; ``vmi_status`` and ``vm_status``, which are pure and hold the
@@ -20,12 +21,13 @@ from backstay.sim.kubevirt.handler import VirtHandler
 from backstay.sim.kubevirt.lifecycle import Lifecycle
 from backstay.sim.kubevirt.objects import virtual_machine
 from backstay.sim.kubevirt.transfer import Copying
-from backstay.sim.kubevirt.virt_controller import KubeVirt
+from backstay.sim.kubevirt.virt_controller import KubeVirt, VirtController
 
 __all__ = [
     "Copying",
     "KubeVirt",
     "Lifecycle",
+    "VirtController",
     "VirtHandler",
     "definitions",
     "install",

@@ -12,7 +12,7 @@ from backstay.sim.api.requests import Target
 from backstay.sim.api.server import ApiServer
 from backstay.sim.kubevirt.eviction_webhook import EvictionWebhook
 from backstay.sim.kubevirt.lifecycle import Lifecycle
-from backstay.sim.kubevirt.names import GROUP, POOL_GROUP, SUBRESOURCES, Json
+from backstay.sim.kubevirt.names import GROUP, NAMESPACE, POOL_GROUP, SUBRESOURCES, Json
 
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 _PHASE = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
@@ -38,7 +38,11 @@ def install(server: ApiServer) -> None:
     """Has an embedded API serve KubeVirt's kinds, and start, stop and restart for VMs, and ask
     before it evicts a guest's pod."""
     info = server.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    namespaces = server.kinds.find("", "v1", "namespaces")
     assert info is not None
+    assert namespaces is not None
+    own: Json = {"metadata": {"name": NAMESPACE}}
+    server.operations.create(Target(namespaces), own, Write("virt-operator"))
     for definition in definitions():
         sent = {k: v for k, v in definition.items() if k not in ("apiVersion", "kind")}
         server.operations.create(Target(info), sent, Write("virt-operator"))

@@ -19,7 +19,7 @@ from backstay.sim.kubevirt.objects import (
     is_going,
     phase_of,
 )
-from backstay.sim.kubevirt.reconciler import Reconciler
+from backstay.sim.kubevirt.reconciler import Connected, Reconciler
 
 _MOST_AT_ONCE = 5
 _RECHECK = 5.0
@@ -30,8 +30,8 @@ _MOVES_BY_ITSELF = frozenset({"LiveMigrate", "LiveMigrateIfPossible"})
 class EvacuationController(Reconciler):
     """Works on the keys of nodes."""
 
-    def __init__(self, operations: Operations, *, rng: Rng) -> None:
-        super().__init__("disruptionbudget-controller", operations, rng=rng)
+    def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
+        super().__init__("disruptionbudget-controller", operations, rng=rng, connected=connected)
 
     def begin(self) -> None:
         for node in self.all(NODES):

@@ -6,6 +6,9 @@ from backstay.kube.resource import Resource
 
 Json = dict[str, Any]
 
+NAMESPACE = "kubevirt"
+"""Where KubeVirt itself is."""
+
 GROUP = "kubevirt.io"
 POOL_GROUP = "pool.kubevirt.io"
 SUBRESOURCES = "subresources.kubevirt.io"

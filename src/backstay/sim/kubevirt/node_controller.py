@@ -23,7 +23,7 @@ from backstay.sim.kubevirt.names import (
     VMIS,
 )
 from backstay.sim.kubevirt.objects import controller_of, phase_of
-from backstay.sim.kubevirt.reconciler import Reconciler
+from backstay.sim.kubevirt.reconciler import Connected, Reconciler
 
 _SILENCE = timedelta(minutes=5)
 _RECHECK = 60.0
@@ -33,8 +33,8 @@ _REASON = "NodeUnresponsive"
 class NodeController(Reconciler):
     """Works on the keys of nodes."""
 
-    def __init__(self, operations: Operations, *, rng: Rng) -> None:
-        super().__init__("node-controller", operations, rng=rng)
+    def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
+        super().__init__("node-controller", operations, rng=rng, connected=connected)
 
     def begin(self) -> None:
         for node in self.all(NODES):

@@ -41,7 +41,7 @@ from backstay.sim.kubevirt.objects import (
     run_strategy_of,
     with_metadata,
 )
-from backstay.sim.kubevirt.reconciler import Reconciler, tested
+from backstay.sim.kubevirt.reconciler import Connected, Reconciler, tested
 from backstay.sim.kubevirt.vm_status import (
     Sight,
     backoff_left,
@@ -57,8 +57,8 @@ from backstay.sim.kubevirt.vmi_controller import CLAIMS
 class VmController(Reconciler):
     """Works on the keys of VMs, which are those of their VMIs."""
 
-    def __init__(self, operations: Operations, *, rng: Rng) -> None:
-        super().__init__("virtualmachine-controller", operations, rng=rng)
+    def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
+        super().__init__("virtualmachine-controller", operations, rng=rng, connected=connected)
         # The uids of VMIs that were made or deleted and that nobody has heard of yet.
         self._starting: dict[Key, str] = {}
         self._stopping: dict[Key, str] = {}

@@ -34,7 +34,7 @@ from backstay.sim.kubevirt.objects import (
     phase_of,
     with_metadata,
 )
-from backstay.sim.kubevirt.reconciler import Reconciler, tested
+from backstay.sim.kubevirt.reconciler import Connected, Reconciler, tested
 from backstay.sim.kubevirt.vmi_status import View, advanced, current_pod, is_down, is_up
 
 _OWNERS = frozenset({VMIS.kind, PODS.kind})
@@ -45,8 +45,8 @@ CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 class VmiController(Reconciler):
     """Works on the keys of VMIs."""
 
-    def __init__(self, operations: Operations, *, rng: Rng) -> None:
-        super().__init__("virtualmachine-controller", operations, rng=rng)
+    def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
+        super().__init__("virtualmachine-controller", operations, rng=rng, connected=connected)
         self._pod_keys: dict[str, dict[Key, None]] = {}
 
     def begin(self) -> None:
