@@ -5,6 +5,7 @@ The node ``n2`` is the one that things happen to; it runs the VM ``till`` and th
 """
 
 from backstay.lab.scenario import (
+    LEADER,
     After,
     Do,
     PolicySpec,
@@ -41,8 +42,7 @@ def _ours(at: float, do: Do, *, after: After | None = None, seconds: float = 0.0
 
 
 def _leader(at: float, do: Do, *, after: After | None = None) -> Step:
-    """Of two controllers, with the seed of these cases."""
-    return Step(at=at, do=do, controller="backstay-2", after=after)
+    return Step(at=at, do=do, controller=LEADER, after=after)
 
 
 _DEATH = (_n2(5, Do.KILL), _n2(65, Do.CONFIRM))

@@ -16,7 +16,7 @@ from backstay.lab.bugs import bug_named
 from backstay.lab.cluster import LabCluster
 from backstay.lab.deeds import Deeds
 from backstay.lab.invariants import Breach
-from backstay.lab.scenario import Scenario, Step
+from backstay.lab.scenario import LEADER, Scenario, Step
 from backstay.lab.stage import Stage
 from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
 from backstay.lab.witness import Committed, workload_of
@@ -114,11 +114,12 @@ class _Performance:
     async def _writes(self, step: Step) -> None:
         """Until as many of the writes that the step waits for were carried out."""
         left, enough = max(1, step.after_writes), asyncio.Event()
+        whose = self._deeds.leader if step.controller == LEADER else step.controller
 
         def told(write: Committed) -> None:
             nonlocal left
             assert write.by is not None
-            if step.controller and write.by.user != step.controller:
+            if whose and write.by.user != whose:
                 return
             if step.after is None or kind_of(write) is step.after:
                 left -= 1

@@ -1,0 +1,89 @@
+"""A controller is killed after each single write of a whole incident, and started again.
+
+Whatever it had just done, the incident comes to the same end and nothing is broken on the way.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+
+import msgspec
+
+from backstay.lab import cases
+from backstay.lab.play import Played, play
+from backstay.lab.scenario import LEADER, After, Do, PolicySpec, Scenario, Step
+from backstay.model.policy import Mode
+
+_FEWEST = 10
+"""Writes of an incident: opened, announced, tainted, two marked, two removed, and what is told."""
+
+_CONTROLLER = "backstay-1"
+
+_DEATH = (Step(at=5, do=Do.KILL, node="n2"), Step(at=55, do=Do.CONFIRM, node="n2"))
+_RETURN = (Step(at=110, do=Do.BOOT, node="n2"),)
+_RETURNED = 200.0
+
+
+def _killed_after(writes: int, story: Scenario) -> Played:
+    killed = Step(at=0, do=Do.KILL_CONTROLLER, controller=_CONTROLLER, after_writes=writes)
+    # Somebody starts it again within ten seconds, as a kubelet would; while it runs, this is none.
+    starts = (
+        Step(at=float(at), do=Do.START_CONTROLLER, controller=_CONTROLLER)
+        for at in range(10, int(story.until), 10)
+    )
+    return play(msgspec.structs.replace(story, steps=(*story.steps, killed, *starts)))
+
+
+def _was_killed(played: Played) -> bool:
+    return any("killed" in line.what for line in played.timeline)
+
+
+def _assert_all_is_well(played: Played) -> None:
+    assert played.breaches == ()
+    assert played.accepted == ()
+    assert set(played.recovered) == {"till", "db-0"}
+    assert played.down == ()
+
+
+def _assert_it_is_over(played: Played) -> None:
+    assert played.taints == ()
+    assert played.open == ()
+
+
+def _killed_after_each_write(story: Scenario) -> Iterator[Played]:
+    """Until there is no further write after which anybody could be killed."""
+    for writes in count(1):
+        played = _killed_after(writes, story)
+        yield played
+        if not _was_killed(played):
+            assert writes > _FEWEST
+            return
+
+
+def test_a_recovery_survives_a_crash_after_each_write() -> None:
+    story = msgspec.structs.replace(cases.DEATH, steps=(*_DEATH, *_RETURN), until=_RETURNED)
+    for played in _killed_after_each_write(story):
+        _assert_all_is_well(played)
+        _assert_it_is_over(played)
+
+
+def test_an_arming_survives_a_crash_after_each_write() -> None:
+    story = msgspec.structs.replace(
+        cases.DEATH,
+        policy=PolicySpec(mode=Mode.OBSERVE),
+        steps=(*_DEATH, Step(at=70, do=Do.ARM)),
+        until=135,
+    )
+    for played in _killed_after_each_write(story):
+        _assert_all_is_well(played)
+
+
+def test_a_standby_ends_what_a_leader_began_that_never_comes_back() -> None:
+    killed = Step(at=0, do=Do.KILL_CONTROLLER, controller=LEADER, after=After.MARK)
+    played = play(
+        msgspec.structs.replace(
+            cases.DEATH, controllers=2, steps=(*_DEATH, *_RETURN, killed), until=_RETURNED
+        )
+    )
+    assert _was_killed(played)
+    _assert_all_is_well(played)
+    _assert_it_is_over(played)
