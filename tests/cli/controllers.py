@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from backstay.seam.aiohttp_transport import AiohttpTransport
+
 BACKSTAY = Path(sys.executable).parent / "backstay"
 _PATIENCE = 30.0
 
@@ -20,6 +22,15 @@ def free_port() -> int:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
         return port
+
+
+@asynccontextmanager
+async def transport() -> AsyncIterator[AiohttpTransport]:
+    opened = AiohttpTransport()
+    try:
+        yield opened
+    finally:
+        await opened.close()
 
 
 class Controller:

@@ -20,12 +20,11 @@ from backstay.kube.client import KubeClient
 from backstay.kube.resource import LEASES, NODES
 from backstay.model.labels import HEARTBEAT
 from backstay.seam.aiohttp_serve import AiohttpServe
-from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.serve import Handler
 from backstay.seam.system import SystemClock, SystemRng
 from backstay.seam.transport import Request
 from backstay.sim.api.server import ApiServer
-from tests.cli.controllers import free_port, running
+from tests.cli.controllers import free_port, running, transport
 from tests.support.exposition import parse
 from tests.support.kubeconfigs import one_context, write
 
@@ -38,15 +37,6 @@ def read(path: str) -> str:
 
 def names(directory: Path) -> list[str]:
     return [path.name for path in directory.iterdir()]
-
-
-@asynccontextmanager
-async def transport() -> AsyncIterator[AiohttpTransport]:
-    opened = AiohttpTransport()
-    try:
-        yield opened
-    finally:
-        await opened.close()
 
 
 @asynccontextmanager

@@ -9,9 +9,8 @@ import pytest
 from backstay.cli.preflight import needs
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import LEASES, Resource
-from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.transport import Request
-from tests.cli.controllers import free_port, running
+from tests.cli.controllers import free_port, running, transport
 from tests.support.exposition import parse
 from tests.support.installed import Installed, allowed
 
@@ -109,22 +108,22 @@ async def robot(
 async def test_it_answers_those_whom_the_cluster_allows_it(
     installed: Installed, client: KubeClient, namespace: str
 ) -> None:
-    address = f"{REACHABLE}:{free_port()}"
-    transport = AiohttpTransport()
-
-    async def ask(path: str, token: str = "") -> tuple[int, str]:
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        url = f"http://{address}{path}"
-        request = Request(method="GET", url=url, headers=headers, timeout=10.0)
-        answer = await transport.request(request)
-        return answer.status, answer.body.decode()
-
-    kubeconfig = str(installed.kubeconfig("controller"))
+    port = free_port()
+    kubeconfig, address = str(installed.kubeconfig("controller")), f"{REACHABLE}:{port}"
     async with (
         robot(client, namespace, "reader", role="backstay-metrics-reader") as reader,
         robot(client, namespace, "other") as other,
         running("--kubeconfig", kubeconfig, "--metrics-address", address) as controller,
+        transport() as opened,
     ):
+
+        async def ask(path: str, token: str = "") -> tuple[int, str]:
+            headers = {"authorization": f"Bearer {token}"} if token else {}
+            url = f"http://127.0.0.1:{port}{path}"
+            request = Request(method="GET", url=url, headers=headers, timeout=10.0)
+            answer = await opened.request(request)
+            return answer.status, answer.body.decode()
+
         await controller.says("leading under epoch")
         assert (await ask("/healthz"))[0] == 200
         assert (await ask("/metrics"))[0] == 401
@@ -138,6 +137,5 @@ async def test_it_answers_those_whom_the_cluster_allows_it(
         assert (await ask("/status", reader))[0] == 200
         controller.send(signal.SIGTERM)
         assert await controller.ends() == 0
-    await transport.close()
     for token in (reader, other, "made.up.token"):
         assert token not in controller.text
