@@ -49,6 +49,7 @@ has the timers. What they do not do is at the top of each file.
 ``stateful_sets``   pods with names of their own
 ``replica_sets``    pods that are all alike
 ``daemon_sets.py``  one on each node
+``jobs.py``         pods that run until they have succeeded
 ``claims.py``       binds claims to volumes, and has volumes made
 ``attachments.py``  has volumes follow their pods
 ``taints.py``       who tolerates what

@@ -30,6 +30,7 @@ STATEFUL_SETS = "statefulsets.apps"
 REPLICA_SETS = "replicasets.apps"
 DEPLOYMENTS = "deployments.apps"
 DAEMON_SETS = "daemonsets.apps"
+JOBS = "jobs.batch"
 
 MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"

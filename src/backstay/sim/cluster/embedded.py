@@ -28,6 +28,7 @@ from backstay.sim.cluster.daemon_sets import DaemonSets
 from backstay.sim.cluster.desk import CLASSES, NODES, Desk, PodsByNode, is_ready, taints_of
 from backstay.sim.cluster.eviction import TaintEviction
 from backstay.sim.cluster.ground import Ground
+from backstay.sim.cluster.jobs import Jobs
 from backstay.sim.cluster.lifecycle import NodeLifecycle
 from backstay.sim.cluster.pod_gc import PodGc
 from backstay.sim.cluster.replica_sets import Deployments, ReplicaSets
@@ -237,6 +238,7 @@ class EmbeddedCluster:
                 Deployments(operations),
                 ReplicaSets(operations),
                 DaemonSets(operations),
+                Jobs(operations),
                 ClaimBinder(operations),
                 AttachDetach(operations, timers=timers),
             ),
