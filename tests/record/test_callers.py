@@ -177,27 +177,56 @@ def test_the_scheme_is_read_in_any_case() -> None:
     assert bearer("bearer a.b-c_~+/==") == bearer("BEARER  a.b-c_~+/==") == "a.b-c_~+/=="
 
 
+Status = dict[str, Any]
+ANN: Status = {"username": "ann", "uid": "7", "groups": ["g"], "extra": {"scopes": ["a", "b"]}}
+
+
+def saying(known: Status, may: Status, specs: list[Status]) -> Callable[[Handler], Handler]:
+    """An API server that answers every review like this; ``specs`` is what it was asked."""
+
+    async def handle(inbound: Inbound) -> Answer:
+        sent = msgspec.json.decode(inbound.body)
+        specs.append(sent["spec"])
+        status = known if sent["kind"] == TOKEN_REVIEWS.kind else may
+        return Answer(status=201, body=msgspec.json.encode({**sent, "status": status}))
+
+    return lambda _: handle
+
+
 @virtual_time
 async def test_groups_and_all_else_that_is_known_of_a_caller_are_passed_on() -> None:
-    user = {"username": "u", "uid": "7", "groups": ["g"], "extra": {"scopes": ["a", "b"]}}
-    specs: list[dict[str, Any]] = []
-
-    def instead(_: Handler) -> Handler:
-        async def handle(inbound: Inbound) -> Answer:
-            sent = msgspec.json.decode(inbound.body)
-            specs.append(sent["spec"])
-            known = {"authenticated": True, "user": user}
-            status = known if sent["kind"] == "TokenReview" else {"allowed": True}
-            return Answer(status=201, body=msgspec.json.encode({**sent, "status": status}))
-
-        return handle
-
-    async with scene(instead) as s:
+    specs: list[Status] = []
+    known, may = {"authenticated": True, "user": ANN}, {"allowed": True}
+    async with scene(saying(known, may, specs)) as s:
         assert await s.status("abc") == 200
     assert specs[1] == {
-        "user": "u", "uid": "7", "groups": ["g"], "extra": {"scopes": ["a", "b"]},
+        "user": "ann", "uid": "7", "groups": ["g"], "extra": {"scopes": ["a", "b"]},
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("known", "may", "expected"),
+    [
+        ({"authenticated": False, "user": ANN}, {"allowed": True}, 401),
+        ({"user": ANN}, {"allowed": True}, 401),
+        ({"authenticated": True, "user": {}}, {"allowed": True}, 401),
+        ({}, {"allowed": True}, 401),
+        ({"authenticated": True, "user": ANN}, {"allowed": False, "denied": True}, 403),
+        ({"authenticated": True, "user": ANN}, {}, 403),
+        ({"authenticated": "true", "user": ANN}, {"allowed": True}, 503),
+        ({"authenticated": True, "user": ANN}, {"allowed": 1}, 503),
+    ],
+)
+def test_nothing_but_two_plain_yeses_lets_anybody_in(
+    known: Status, may: Status, expected: int
+) -> None:
+    @virtual_time
+    async def it() -> None:
+        async with scene(saying(known, may, [])) as s:
+            assert await s.status("abc") == expected
+
+    it()
 
 
 # How long an answer counts
