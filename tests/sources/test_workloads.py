@@ -65,9 +65,21 @@ def test_a_launcher_and_its_plugged_volumes_are_one_virtual_machine() -> None:
     )  # fmt: skip
     assert workload.pods == (
         PodRef("shop", "virt-launcher-web-x7k2p", "uid-virt-launcher-web-x7k2p", "7"),
-        PodRef("shop", "hp-volume-abcde", "uid-hp-volume-abcde", "7"),
+        PodRef("shop", "hp-volume-abcde", "uid-hp-volume-abcde", "7", graceless=True),
     )
     assert [each.claim for each in workload.volumes] == ["root", "logs"]
+
+
+def test_a_plugged_volume_does_not_pin_the_guest_to_the_node_that_it_was_plugged_in_on() -> None:
+    launcher, plug = some.launcher("web"), some.plug("web", claim="logs")
+    assert only(launcher, plug, known=details(*WEB)).pinned_by == ""
+
+
+@pytest.mark.parametrize(("seconds", "graceless"), [(0, True), (30, False)])
+def test_a_pod_without_a_grace_period_is_known_as_such(seconds: int, graceless: bool) -> None:
+    body = some.pod("db-0", owners=DB, terminationGracePeriodSeconds=seconds)
+    [reference] = only(body).pods
+    assert reference.graceless is graceless
 
 
 def test_a_virtual_machine_has_the_volumes_that_only_its_instance_names() -> None:
@@ -167,6 +179,7 @@ def test_a_guest_that_has_not_been_placed_yet_runs_nowhere_else() -> None:
 def test_a_plugged_volume_that_outlived_its_launcher_is_still_in_the_way_and_released() -> None:
     workload = only(some.plug("web", claim="logs"))
     assert (workload.kind, workload.label) == (WorkloadKind.OTHER, True)
+    assert workload.pinned_by == ""
 
 
 @pytest.mark.parametrize(

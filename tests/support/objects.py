@@ -69,9 +69,19 @@ def launcher(vm: str, *, uid: str = "", **more: Any) -> Json:
 
 
 def plug(vm: str, *, claim: str, name: str = "hp-volume-abcde") -> Json:
-    """The pod that holds a volume which was plugged into a running guest."""
+    """The pod that holds a volume which was plugged into a running guest. It is made for the
+    guest's node, and has no grace period."""
     owner = owned_by("Pod", f"virt-launcher-{vm}-x7k2p", api="v1")
-    return pod(name, owners=owner, labels={"kubevirt.io": "hotplug-disk"}, claims=[claim])
+    here = {"nodeSelectorTerms": [term("kubernetes.io/hostname", "n1")]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": here}
+    return pod(
+        name,
+        owners=owner,
+        labels={"kubevirt.io": "hotplug-disk"},
+        claims=[claim],
+        affinity={"nodeAffinity": required},
+        terminationGracePeriodSeconds=0,
+    )
 
 
 def instance(

@@ -74,6 +74,7 @@ class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
     priority: int | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class PodWire(msgspec.Struct, frozen=True, gc=False):
@@ -105,6 +106,7 @@ class HeldPod(msgspec.Struct, frozen=True):
     claims: tuple[str, ...]
     others: tuple[str, ...]
     bindings: tuple[Binding, ...]
+    graceless: bool = False
 
 
 def held_pod(pod: PodWire) -> HeldPod:
@@ -126,6 +128,7 @@ def held_pod(pod: PodWire) -> HeldPod:
         claims=claims,
         others=others,
         bindings=_bindings(spec),
+        graceless=spec.termination_grace_period_seconds == 0,
     )
 
 

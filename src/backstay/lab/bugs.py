@@ -190,6 +190,16 @@ class _WithoutVersion(_WithoutPreconditions):
     left_out = frozenset({"resource_version"})
 
 
+class _WithoutGrace(Guard):
+    async def _mark(self, targets: Sequence[Workload], term: Term) -> None:
+        await super()._mark([_as_if_granted(each) for each in targets], term)
+
+
+def _as_if_granted(workload: Workload) -> Workload:
+    pods = tuple(msgspec.structs.replace(pod, graceless=False) for pod in workload.pods)
+    return msgspec.structs.replace(workload, pods=pods)
+
+
 class _WithoutTaint(Guard):
     async def _keep_scheduler_away(self, before: Snapshot, term: Term) -> bool:
         return True
@@ -470,6 +480,14 @@ BUGS: tuple[Bug, ...] = (
         "control/guard.py: _mark",
         frozenset({"NoDeleteWithoutEvidence"}),
         {"guard": _WithoutMark},
+    ),
+    Bug(
+        "marks-without-grace",
+        "A pod without a grace period is marked like any other, which removes it.",
+        "act/pods.py: mark",
+        frozenset({"NoDeleteWithoutEvidence"}),
+        {"guard": _WithoutGrace},
+        cases.HOTPLUG,
     ),
     Bug(
         "proof-before-barrier",

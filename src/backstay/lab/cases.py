@@ -7,6 +7,7 @@ The node ``n2`` is the one that things happen to; it runs the VM ``till`` and th
 from backstay.lab.scenario import (
     LEADER,
     After,
+    Claim,
     Do,
     PolicySpec,
     Scenario,
@@ -53,6 +54,17 @@ DEATH = Scenario(
     question="What if a node loses power and somebody confirms it?",
     nodes=_NODES,
     workloads=_WORKLOADS,
+    steps=_DEATH,
+    until=145,
+)
+
+HOTPLUG = Scenario(
+    name="hotplug",
+    question="What if a node dies with a VM that was given another disk while it ran?",
+    nodes=_NODES,
+    workloads=Workloads(
+        vms=(Vm(name="till", node="n2", hotplug=(Claim.SHARED,)), Vm(name="desk", node="n1"))
+    ),
     steps=_DEATH,
     until=145,
 )

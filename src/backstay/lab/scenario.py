@@ -65,12 +65,14 @@ class Claim(StrEnum):
 
 
 class Vm(_Part, frozen=True, kw_only=True):
-    """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else."""
+    """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else.
+    ``hotplug`` are disks that are plugged in while it runs."""
 
     name: str
     node: str = ""
     run_strategy: Literal["Always", "RerunOnFailure", "Manual", "Once"] = "Always"
     claims: tuple[Claim, ...] = (Claim.SHARED,)
+    hotplug: tuple[Claim, ...] = ()
     labels: dict[str, str] = {}
     pinned: bool = False
 

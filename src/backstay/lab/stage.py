@@ -118,15 +118,17 @@ class Stage:
         await self._client.merge_patch(NODES, name, {"spec": {"unschedulable": on or None}})
 
     async def _start_vm(self, vm: Vm) -> None:
-        claims = [f"{vm.name}-disk-{number + 1}" for number in range(len(vm.claims))]
-        for name, kind in zip(claims, vm.claims, strict=True):
+        kinds = (*vm.claims, *vm.hotplug)
+        disks = [f"{vm.name}-disk-{number + 1}" for number in range(len(kinds))]
+        for name, kind in zip(disks, kinds, strict=True):
             claim = {"metadata": {"name": name}, "spec": _claim_spec(kind)}
             await self._client.create(CLAIMS, claim, namespace=NAMESPACE)
         body = virtual_machine(
             vm.name,
             namespace=NAMESPACE,
             run_strategy=vm.run_strategy,
-            claims=claims,
+            claims=disks[: len(vm.claims)],
+            hotplug=disks[len(vm.claims) :],
             labels=vm.labels,
             node_selector={_HOSTNAME: vm.node} if vm.pinned else None,
         )

@@ -22,6 +22,8 @@ class PodRef(msgspec.Struct, frozen=True):
     version: str
     marked: bool = False
     """It carries a deletion timestamp: no kubelet will start it any more."""
+    graceless: bool = False
+    """Its own grace period is 0: a deletion that grants no other would remove it at once."""
 
     @property
     def key(self) -> str:

@@ -158,7 +158,7 @@ def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: De
         uid=instance.uid,
         restarts=instance.owner is not None,
         runs_on=_elsewhere(instance, node),
-        pinned_by=_pin(node, pods) or _of_the_host(instance, node),
+        pinned_by=_pin(node, launcher) or _of_the_host(instance, node),
     )  # fmt: skip
     return _as_machine(found, instance, machine, details)
 
@@ -210,7 +210,7 @@ def _other(node: str, pod: HeldPod, details: Details) -> Workload:
     workload = _workload(WorkloadKind.OTHER, pod.name, node, (pod,), details)
     if _plugs_volumes(pod):
         # Its launcher has been released already: what it still holds is in that guest's way.
-        return msgspec.structs.replace(workload, restarts=False, label=True)
+        return msgspec.structs.replace(workload, restarts=False, label=True, pinned_by="")
     return msgspec.structs.replace(workload, restarts=pod.owner is not None)
 
 
@@ -237,14 +237,17 @@ def _workload(
         volumes=tuple(_volume(node, beside(first.key, claim), details) for claim in mounted),
         also_writes=tuple(dict.fromkeys(other for pod in pods for other in pod.others)),
         label=protection(*(pod.labels for pod in pods), *labels),
-        pinned_by=_pin(node, pods),
+        pinned_by=_pin(node, first),
         ended=all(pod.phase in _ENDED for pod in pods),
         priority=max(pod.priority for pod in pods),
     )
 
 
 def _reference(pod: HeldPod) -> PodRef:
-    return PodRef(pod.namespace, pod.name, pod.uid, pod.version, marked=pod.deleting)
+    return PodRef(
+        pod.namespace, pod.name, pod.uid, pod.version,
+        marked=pod.deleting, graceless=pod.graceless,
+    )  # fmt: skip
 
 
 def _volume(node: str, key: str, details: Details) -> Volume:
@@ -287,8 +290,9 @@ def _elsewhere(instance: InstanceRow, node: str) -> str:
     return instance.node if instance.node not in ("", node) else ""
 
 
-def _pin(node: str, pods: Sequence[HeldPod]) -> str:
-    bound = any(binding.names(node) for pod in pods for binding in pod.bindings)
+def _pin(node: str, pod: HeldPod) -> str:
+    """A launcher's helpers are made for its node, wherever that is, and pin nothing."""
+    bound = any(binding.names(node) for binding in pod.bindings)
     return f"it may be scheduled to {node} only" if bound else ""
 
 
