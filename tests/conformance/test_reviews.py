@@ -38,6 +38,17 @@ async def test_one_may_ask_about_somebody_else(api: Api) -> None:
     assert made["status"] == {"allowed": False}
 
 
+@pytest.mark.parametrize(("path", "allowed"), [("/version", True), ("/metrics", False)])
+async def test_one_may_ask_which_paths_are_open_to_somebody_else(
+    api: Api, path: str, allowed: bool
+) -> None:
+    wanted = {"verb": "get", "path": path}
+    spec = {"user": "nobody", "groups": ["system:authenticated"], "nonResourceAttributes": wanted}
+    made = await api.make(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+    assert made["spec"] == spec
+    assert made["status"]["allowed"] is allowed
+
+
 async def test_a_role_is_taken_into_account(api: Api) -> None:
     group, roles = "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
     rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]
