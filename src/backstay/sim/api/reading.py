@@ -121,6 +121,8 @@ class Watcher:
         self._waiting: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._overrun = False
+        # A version that is yet to come is waited for: one that a restored store has not seen.
+        self._after = query.version() or 0
         self._begin(query.version())
         self._release = store.follow(target.info.storage, self._follow, ended=self._end)
 
@@ -145,7 +147,7 @@ class Watcher:
         self._wake.set()
 
     def _follow(self, commit: Commit) -> None:
-        line = self._line(commit)
+        line = self._line(commit) if commit.version > self._after else None
         if line is None:
             return
         self._waiting.append(line)

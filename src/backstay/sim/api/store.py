@@ -84,6 +84,13 @@ class Commit(msgspec.Struct, frozen=True):
     deleted: bool = False
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """All that there was at one version, as a backup has it."""
+
+    version: int
+    objects: dict[str, dict[Key, Stored]]
+
+
 Follower = Callable[[Commit], None]
 
 
@@ -181,6 +188,17 @@ class Store:
         """Forgets the history, as etcd does every five minutes."""
         self._history.clear()
         self._forgotten = self.version
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.version, {each: dict(all) for each, all in self._objects.items()})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Everything is as it was then, the version too: the next commits have numbers that others
+        had before. No follower is told; whoever remembers more than this has to begin anew."""
+        self._objects = {each: dict(all) for each, all in snapshot.objects.items()}
+        self._sorted.clear()
+        self._history.clear()
+        self._forgotten = self.version = snapshot.version
 
     def follow(
         self,

@@ -42,9 +42,13 @@ class PodsByNode:
     def __init__(self, operations: Operations) -> None:
         self._store = operations.store
         self._keys: dict[str, dict[Key, None]] = {}
+        self.count_anew()
+        self._store.follow(PODS, self._hear)
+
+    def count_anew(self) -> None:
+        self._keys.clear()
         for pod in self._store.all(PODS):
             self._note(pod, here=True)
-        self._store.follow(PODS, self._hear)
 
     def __call__(self, node: str) -> list[Stored]:
         found = (self._store.get(PODS, key) for key in self._keys.get(node, ()))

@@ -22,6 +22,7 @@ from backstay.sim.api.access import AccessControl, User
 from backstay.sim.api.disruption import DisruptionController
 from backstay.sim.api.garbage import DEFAULT_NAMESPACES, GarbageCollector, NamespaceController
 from backstay.sim.api.server import ApiServer
+from backstay.sim.api.store import Snapshot
 from backstay.sim.cluster.attachments import AttachDetach, ExternalAttacher
 from backstay.sim.cluster.claims import DRIVER, ClaimBinder, storage_class
 from backstay.sim.cluster.daemon_sets import DaemonSets
@@ -69,15 +70,25 @@ class ControlPlane:
     def __init__(self, ground: Ground) -> None:
         self._machine = ground.machine("control-plane")
         self._programs: dict[str, Main] = {}
+        self._running: dict[str, None] = {}
 
     def start(self, name: str, main: Main | None = None) -> None:
         """Starts a program, or one that was killed again."""
         if main is not None:
             self._programs[name] = main
         self._machine.start(name, self._programs[name])
+        self._running[name] = None
 
     def kill(self, name: str) -> None:
         self._machine.kill(name)
+        self._running.pop(name, None)
+
+    def kill_all(self) -> list[str]:
+        """All that run; which those were."""
+        names = list(self._running)
+        for name in names:
+            self.kill(name)
+        return names
 
 
 class EmbeddedCluster:
@@ -145,6 +156,15 @@ class EmbeddedCluster:
             await make(seams).run()
 
         self.control_plane.start(name, main)
+
+    def roll_back(self, snapshot: Snapshot) -> None:
+        """Somebody restores a backup of the store (``api.store.snapshot()``), and has the control
+        plane begin anew. Nodes, and whoever else is outside, are not told."""
+        names = self.control_plane.kill_all()
+        self.api.store.restore(snapshot)
+        self._pods.count_anew()
+        for name in names:
+            self.control_plane.start(name)
 
     # Talking to it
 

@@ -14,10 +14,12 @@ import asyncio
 import dataclasses
 import enum
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeAlias
 
 from backstay.kube.limits import RateLimit
 from backstay.seam import Seams
+from backstay.seam.clock import WallClock
 from backstay.seam.tasks import Tasks
 from backstay.sim.nodes.cable import Cable
 from backstay.sim.process import Process, State
@@ -53,6 +55,24 @@ class Machine(Protocol):
 
     def heal(self) -> None: ...
 
+    def step_clock(self, seconds: float) -> None:
+        """Sets its time of day, forward or back."""
+        ...
+
+
+class _SettableClock:
+    """Another clock, and by how much it was set."""
+
+    def __init__(self, wall: WallClock) -> None:
+        self._wall = wall
+        self._ahead = timedelta()
+
+    def now(self) -> datetime:
+        return self._wall.now() + self._ahead
+
+    def step(self, seconds: float) -> None:
+        self._ahead += timedelta(seconds=seconds)
+
 
 class LoopMachine:
     """See the module. ``turnstile`` keeps many machines from connecting in the same instant."""
@@ -60,7 +80,8 @@ class LoopMachine:
     def __init__(self, name: str, seams: Seams, *, tasks: Tasks, turnstile: RateLimit) -> None:
         self._name = name
         self._cable = Cable(seams.transport)
-        self._seams = dataclasses.replace(seams, transport=self._cable)
+        self._wall = _SettableClock(seams.wall)
+        self._seams = dataclasses.replace(seams, transport=self._cable, wall=self._wall)
         self._owner = tasks
         self._turnstile = turnstile
         self._mains: dict[str, Main] = {}
@@ -96,6 +117,9 @@ class LoopMachine:
     def heal(self) -> None:
         self._cable.plug_in()
 
+    def step_clock(self, seconds: float) -> None:
+        self._wall.step(seconds)
+
     def _cancel_all(self) -> None:
         for task in self._running.values():
             task.cancel()
@@ -120,6 +144,7 @@ class WorldMachine:
         self._cut: Cut | None = None
         self._blocked: list[tuple[str, str]] = []
         self._frozen = False
+        self._ahead = 0.0
 
     def start(self, name: str, main: Main) -> None:
         self._mains[name] = main
@@ -129,6 +154,7 @@ class WorldMachine:
             process.start()
         else:
             process = self._world.start(full, lambda seams: self._mains[name](seams))
+            process.wall.step(self._ahead)
         if self._frozen:
             process.pause()
         if self._cut is not None:
@@ -163,6 +189,11 @@ class WorldMachine:
         for source, target in self._blocked:
             self._world.wires.unblock(source, target)
         self._blocked.clear()
+
+    def step_clock(self, seconds: float) -> None:
+        self._ahead += seconds
+        for process in self._processes():
+            process.wall.step(seconds)
 
     def _processes(self) -> Iterator[Process]:
         for name in self._mains:

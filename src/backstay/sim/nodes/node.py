@@ -134,6 +134,10 @@ class Node:
         self.cut = None
         self._machine.heal()
 
+    def step_clock(self, seconds: float) -> None:
+        """Its time of day jumps, as when somebody sets it. Its timers do not notice."""
+        self._machine.step_clock(seconds)
+
     def kill_kubelet(self) -> None:
         """The kubelet alone dies; its containers and the agents do not notice."""
         if self.has_kubelet:
