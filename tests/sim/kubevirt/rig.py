@@ -150,9 +150,17 @@ class Rig:
 
     async def migrate(self, name: str = VM) -> str:
         """Asks for it; the name of the migration."""
-        migration = {"metadata": {"generateName": "by-hand-"}, "spec": {"vmiName": name}}
+        migration = {
+            "apiVersion": MIGRATIONS.api_version,
+            "kind": MIGRATIONS.kind,
+            "metadata": {"generateName": "by-hand-"},
+            "spec": {"vmiName": name},
+        }
         made = await self.client.create(MIGRATIONS, migration, namespace=self.namespace)
         return str(made.json()["metadata"]["name"])
+
+    async def remove_pod(self, name: str) -> None:
+        await self.client.delete(PODS, name, namespace=self.namespace, conditions={"grace": 0})
 
     async def delete_pod(self, *, grace: int | None = None) -> None:
         pod = await self.launcher()

@@ -9,7 +9,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 from backstay.kube.resource import PODS
-from backstay.sim.kubevirt.names import ALWAYS, HALTED, MANUAL, ONCE, RERUN_ON_FAILURE, VMIS, VMS
+from backstay.sim.kubevirt.names import (
+    ALWAYS,
+    HALTED,
+    MANUAL,
+    MIGRATIONS,
+    ONCE,
+    RERUN_ON_FAILURE,
+    VMIS,
+    VMS,
+)
 from tests.sim.kubevirt.rig import VM, Json, Rig
 from tests.sim.kubevirt.timeline import histories, milestones, recorded
 
@@ -247,6 +256,56 @@ async def never_ran(rig: Rig) -> None:
     assert "startFailure" not in (await rig.read(VMS))["status"]
 
 
+async def migrated(rig: Rig) -> None:
+    before = await _running(rig, ALWAYS)
+    move = await rig.migrate()
+    done = await rig.until(MIGRATIONS, lambda each: _phase(each) == "Succeeded", move)
+    entered = [each["phase"] for each in done["status"]["phaseTransitionTimestamps"]]
+    assert entered == [
+        "Pending", "Scheduling", "Scheduled", "PreparingTarget", "TargetReady", "Running",
+        "Succeeded",
+    ]  # fmt: skip
+    after = await rig.read(VMIS)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["nodeName"] != before["status"]["nodeName"]
+    await rig.truth.until(lambda: rig.copies() == [after["status"]["nodeName"]])
+
+
+async def source_of_a_migration_dies(rig: Rig) -> None:
+    """To take its launcher away is enough: KubeVirt ends the other one itself, and begins anew."""
+    before = await _running(rig, ALWAYS)
+    source = await rig.launcher()
+    move = await rig.migrate()
+    await rig.until(MIGRATIONS, lambda each: _phase(each) == "Running", move)
+    await rig.keep_scheduler_away(before["status"]["nodeName"])
+    rig.node_of(before).kill()
+    target = (await rig.read(VMIS))["status"]["migrationState"]["targetPod"]
+    await rig.remove_pod(source["metadata"]["name"])
+    await rig.until_none(PODS, target)
+    await rig.until_running(after=before["metadata"]["uid"])
+    await rig.until_none(MIGRATIONS, move)
+    assert len(rig.copies()) == 1
+
+
+async def target_of_a_migration_dies(rig: Rig) -> None:
+    """The guest runs on where it was."""
+    before = await _running(rig, ALWAYS)
+    move = await rig.migrate()
+    await rig.until(MIGRATIONS, lambda each: _phase(each) == "Running", move)
+    state = (await rig.read(VMIS))["status"]["migrationState"]
+    rig.nodes[state["targetNode"]].kill()
+    await rig.remove_pod(state["targetPod"])
+    await rig.until(MIGRATIONS, lambda each: _phase(each) == "Failed", move)
+    after = await rig.until(VMIS, lambda vmi: vmi["status"]["migrationState"].get("failed"))
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["nodeName"] == before["status"]["nodeName"]
+    assert rig.copies() == [before["status"]["nodeName"]]
+
+
+def _phase(obj: Json) -> str:
+    return str((obj.get("status") or {}).get("phase") or "")
+
+
 async def _running(rig: Rig, run_strategy: str) -> Json:
     await rig.create_vm(run_strategy=run_strategy)
     if run_strategy == MANUAL:
@@ -277,4 +336,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     always_instance_deleted_on_a_living_node,
     vm_deleted,
     never_ran,
+    migrated,
+    source_of_a_migration_dies,
+    target_of_a_migration_dies,
 )

@@ -202,6 +202,8 @@ class VirtHandler:
         if wanted == RUNNING and condition_of(row.body, "LiveMigratable") is None:
             value = _live_migratable(row.body, now)
             steps.append({"op": "add", "path": "/status/conditions/-", "value": value})
+            # Without a word on this, the real virt-controller makes no target for a migration.
+            steps.append({"op": "add", "path": "/status/selinuxContext", "value": "none"})
         meta = row.body["metadata"]
         await context.client.json_patch(VMIS, meta["name"], steps, namespace=meta["namespace"])
         if wanted == RUNNING:
