@@ -39,7 +39,10 @@ def command(files: tuple[str, ...], everything: bool, seed: int | None, output: 
     scenarios = run(_read_all(files or tuple(shipped.names())))
     if seed is not None:
         scenarios = [msgspec.structs.replace(each, seed=seed) for each in scenarios]
-    played = [play(scenario) for scenario in scenarios]
+    try:
+        played = [play(scenario) for scenario in scenarios]
+    except BadScenario as error:
+        raise click.ClickException(str(error)) from None
     show(
         played,
         output=output,

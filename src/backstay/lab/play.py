@@ -16,7 +16,7 @@ from backstay.lab.bugs import bug_named
 from backstay.lab.cluster import LabCluster
 from backstay.lab.deeds import Deeds
 from backstay.lab.invariants import Breach
-from backstay.lab.scenario import LEADER, Scenario, Step
+from backstay.lab.scenario import BadScenario, LEADER, Scenario, Step
 from backstay.lab.stage import Stage
 from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
 from backstay.lab.witness import Committed, workload_of
@@ -61,7 +61,10 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def play(scenario: Scenario, **instead: Unpack[Parts]) -> Played:
-    """Of shipped parts, or with the scenario's bug, or with what is named ``instead``."""
+    """Of shipped parts, or with the scenario's bug, or with what is named ``instead``.
+
+    Raises ``BadScenario`` if there is no such bug.
+    """
     with World(scenario.seed) as world:
         return world.run(_perform(world, scenario, instead))
 
@@ -194,7 +197,10 @@ class _Performance:
 def _parts(scenario: Scenario, instead: Parts) -> Parts:
     if not scenario.bug:
         return instead
-    return {**bug_named(scenario.bug).instead, **instead}
+    try:
+        return {**bug_named(scenario.bug).instead, **instead}
+    except KeyError:
+        raise BadScenario(f"{scenario.name}: bug: there is no bug {scenario.bug}.") from None
 
 
 def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
