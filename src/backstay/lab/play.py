@@ -16,7 +16,7 @@ from backstay.lab.bugs import bug_named
 from backstay.lab.cluster import LabCluster
 from backstay.lab.deeds import Deeds
 from backstay.lab.invariants import Breach
-from backstay.lab.scenario import BadScenario, LEADER, Scenario, Step
+from backstay.lab.scenario import LEADER, BadScenario, Scenario, Step
 from backstay.lab.stage import Stage
 from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
 from backstay.lab.witness import Committed, workload_of
