@@ -140,7 +140,12 @@ def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
             sentence = f"{volume} is written to by {_places(writers)}"
             return _Doubled(sentence, _was_accepted(writers, witness))
     started = workload_of(happening)
-    copies = [each for each in truth.running() if workload_of(each) == started]
+    copies = [
+        each
+        for each in truth.running()
+        # The other end of a migration runs too, without a guest.
+        if workload_of(each) == started and not truth.is_held_back(each.node, each.uid)
+    ]
     if len(copies) <= 1:
         return None
     return _Doubled(f"{started} runs on {_places(copies)}", _was_accepted(copies, witness))
