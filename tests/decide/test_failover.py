@@ -250,6 +250,22 @@ def test_a_confirmation_counts_until_something_is_heard() -> None:
     assert not counts(WORD, replace(FACTS, lease_changed_at=CONFIRMED + 0.001))
 
 
+@pytest.mark.parametrize(
+    ("moment", "value", "last"),
+    [
+        ("lease_changed_at", "renewal", "last_renewal"),
+        ("heartbeat_changed_at", "heartbeat", "last_heartbeat"),
+    ],
+)
+def test_a_sign_that_the_confirmation_knew_of_does_not_refute_it(
+    moment: str, value: str, last: str
+) -> None:
+    """It was seen later only because leases are looked at every few seconds."""
+    facts = replace(FACTS, **{moment: CONFIRMED + 1, value: "12:00:00"})
+    assert counts(replace(WORD, **{last: "12:00:00"}), facts)
+    assert not counts(replace(WORD, **{last: "11:59:50"}), facts)
+
+
 # The whole node
 
 

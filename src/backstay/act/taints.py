@@ -16,10 +16,14 @@ _TRIES = 5
 Taints = list[dict[str, Any]]
 
 
-async def put_on(client: KubeClient, node: str, *, uid: str, not_after: float) -> bool:
-    """Keeps the scheduler away. False if the node of that uid is gone."""
+async def put_on(
+    client: KubeClient, node: str, *, uid: str, boot_id: str, not_after: float
+) -> bool:
+    """Keeps the scheduler away. False if this boot of the node of that uid is over."""
     ours = {"key": TAINT, "effect": "NoSchedule"}
-    return await _rewrite(client, node, uid=uid, with_ours=[ours], not_after=not_after)
+    return await _rewrite(
+        client, node, uid=uid, boot_id=boot_id, with_ours=[ours], not_after=not_after
+    )
 
 
 async def take_off(client: KubeClient, node: str, *, uid: str, not_after: float) -> bool:
@@ -27,11 +31,17 @@ async def take_off(client: KubeClient, node: str, *, uid: str, not_after: float)
 
 
 async def _rewrite(
-    client: KubeClient, node: str, *, uid: str, with_ours: Taints, not_after: float
+    client: KubeClient,
+    node: str,
+    *,
+    uid: str,
+    with_ours: Taints,
+    not_after: float,
+    boot_id: str | None = None,
 ) -> bool:
     for attempt in range(1, _TRIES + 1):
         live = (await client.get(NODES, node)).json()
-        if live["metadata"]["uid"] != uid:
+        if live["metadata"]["uid"] != uid or boot_id not in (None, _boot_id(live)):
             return False
         present: Taints = live["spec"].get("taints") or []
         wanted = [taint for taint in present if taint["key"] != TAINT] + with_ours
@@ -49,3 +59,7 @@ async def _rewrite(
         else:
             return True
     raise AssertionError("the loop ends by returning or raising")
+
+
+def _boot_id(node: dict[str, Any]) -> str:
+    return str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")

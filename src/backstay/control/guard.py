@@ -41,7 +41,7 @@ _log = logging.getLogger("backstay.guard")
 
 _PARALLEL = 16
 
-_REPLACED = "another node has taken its name"
+_REPLACED = "it has rebooted, or another node has taken its name"
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,15 @@ class Guard:
         return decide(snapshot, now, times=self._times, chain=self._chain)
 
     async def _keep_scheduler_away(self, before: Snapshot, term: Term) -> bool:
-        """False if there is no such node any more: then nothing of it is touched."""
+        """False if there is no such node any more, or it has booted since: then nothing of it is
+        touched."""
         facts = before.facts
         return await taints.put_on(
-            self._client, facts.name, uid=facts.uid, not_after=term.require()
+            self._client,
+            facts.name,
+            uid=facts.uid,
+            boot_id=facts.boot_id,
+            not_after=term.require(),
         )
 
     async def _mark(self, targets: Sequence[Workload], term: Term) -> None:

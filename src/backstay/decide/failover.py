@@ -157,7 +157,7 @@ def void(confirmation: Confirmation, facts: NodeFacts) -> str | None:
     """Why a confirmation does not count, in words."""
     if not is_about(confirmation, facts):
         return "it was given for another boot of the node"
-    if _sign_after(confirmation.seen_at, facts) is not None:
+    if _sign_after(confirmation, facts) is not None:
         return "the node has shown life since"
     if confirmation.last_renewal != facts.renewal:
         return "the node's lease was renewed after it was given"
@@ -170,16 +170,24 @@ def refuted(snapshot: Snapshot) -> Why | None:
     """That a confirmation of this boot is contradicted by a sign of life, if it is."""
     facts = snapshot.facts
     for confirmation in snapshot.confirmations:
-        sign = _sign_after(confirmation.seen_at, facts)
+        sign = _sign_after(confirmation, facts)
         if sign is not None and is_about(confirmation, facts):
             return Reason.EvidenceContradicted.because(node=facts.name, sign=sign)
     return None
 
 
-def _sign_after(moment: float, facts: NodeFacts) -> str | None:
-    if facts.lease_changed_at is not None and facts.lease_changed_at > moment:
+def _sign_after(confirmation: Confirmation, facts: NodeFacts) -> str | None:
+    """A sign of life that came after the confirmation.
+
+    We hear of a confirmation at once and of a renewal with the next look at the leases, so what
+    we saw later may be older. Where the confirmation names it as the last one, it is.
+    """
+    moment = confirmation.seen_at
+    known = confirmation.last_renewal and confirmation.last_renewal == facts.renewal
+    if facts.lease_changed_at is not None and facts.lease_changed_at > moment and not known:
         return "its kubelet renewed its lease"
-    if facts.heartbeat_changed_at is not None and facts.heartbeat_changed_at > moment:
+    known = confirmation.last_heartbeat and confirmation.last_heartbeat == facts.heartbeat
+    if facts.heartbeat_changed_at is not None and facts.heartbeat_changed_at > moment and not known:
         return "its virt-handler sent a heartbeat"
     return None
 

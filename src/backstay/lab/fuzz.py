@@ -186,9 +186,10 @@ _STALLS = (
 
 
 def _clock_is_set(stage: Stage) -> Iterator[Step]:
-    hours = _rounded(stage.dice.between(-7200, 7200))
+    """Only back: a disarmament ends at a time of day, and who sets our clock forward ends it."""
+    seconds = _rounded(-stage.dice.between(1, 7200))
     name, at = stage.controller(), stage.beginning()
-    yield _step(at, Do.SKEW_CONTROLLER, controller=name, seconds=hours)
+    yield _step(at, Do.SKEW_CONTROLLER, controller=name, seconds=seconds)
 
 
 # The control plane
