@@ -76,8 +76,22 @@ class Wires:
         self.latency = latency
         self._blocked: set[tuple[str, str]] = set()
         self._without_power: set[str] = set()
+        self._slow: dict[str, float] = {}
         self._held: dict[Pipe, None] = {}
         self._news = asyncio.Event()
+
+    def slow_down(self, name: str, seconds: float) -> None:
+        """All that this process sends, and all that is sent to it, takes so much longer."""
+        self._slow.pop(name, None)
+        if seconds:
+            self._slow[name] = seconds
+
+    def delay(self, one: str, other: str) -> float:
+        """How long the next piece between these two takes."""
+        delay = self.latency()
+        if self._slow:
+            delay += self._slow.get(one, 0.0) + self._slow.get(other, 0.0)
+        return delay
 
     def block(self, source: str, target: str) -> None:
         self._blocked.add((source, target))
@@ -258,7 +272,8 @@ class Exchange:
         return self._link.silent
 
     def delay(self) -> float:
-        return self._link.delay + self.fate.delay + self.wires.latency()
+        between = self.wires.delay(self.up.source, self.up.target)
+        return self._link.delay + self.fate.delay + between
 
     def finish(self) -> None:
         """The answer was read to its end."""

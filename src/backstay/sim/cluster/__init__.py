@@ -20,7 +20,8 @@ In real time, on the loop that runs already, with kubectl::
 
 ========================  ======================================================================
 ``cluster.nodes["n1"]``   ``kill  freeze  thaw  cut_off  heal  reboot  kill_kubelet
-                          start_kubelet  exit  run``, see ``sim/nodes/node.py``
+                          start_kubelet  slow_down  step_clock  exit  run``, see
+                          ``sim/nodes/node.py``
 ``cluster.truth``         what really runs, who can write to a volume, all that ever happened,
                           and ``follow`` for whoever wants to be called; see ``nodes/truth.py``
 ``cluster.api``           the ``ApiServer``; ``cluster.api.store.follow`` hears every commit
@@ -28,6 +29,7 @@ In real time, on the loop that runs already, with kubectl::
 ``cluster.until(holds)``  waits for the store or the truth; ``settled`` for all nodes to be open
 ``cluster.control_plane`` ``kill(name)`` and ``start(name)``: ``api``, ``kube-scheduler``,
                           ``kube-controller-manager``, ``csi-attacher``
+``cluster.roll_back``     to a backup: ``cluster.api.store.snapshot()``
 ``add_controller``        one more: ``lambda seams: KubeVirt(cluster.api.operations, ...)``
 ``add_node``              takes ``labels`` and ``agents``, see ``nodes/agents.py``
 ========================  ======================================================================

@@ -1,7 +1,8 @@
 """Cable: a ``Transport`` that can be pulled, for machines that share one real network.
 
 While it is out, nothing arrives and nothing leaves: what was under way is lost, with its outcome
-unknown, and new requests find no connection until it is plugged in again or their time is up.
+unknown, and new requests find no connection until it is plugged in again or their time is up. With
+a ``delay``, what is sent leaves so much later.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ class Cable:
         self._plugged_in.set()
         self._under_way: dict[asyncio.Timeout, None] = {}
         self._pulls = 0
+        self.delay = 0.0
 
     @property
     def pulls(self) -> int:
@@ -74,6 +76,7 @@ class Cable:
         patience = min(request.timeout, request.connect_timeout or request.timeout)
         try:
             async with asyncio.timeout(patience):
+                await asyncio.sleep(self.delay)
                 await self._plugged_in.wait()
         except TimeoutError:
             raise ConnectFailed("the network cable is out") from None

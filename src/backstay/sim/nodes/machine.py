@@ -59,6 +59,10 @@ class Machine(Protocol):
         """Sets its time of day, forward or back."""
         ...
 
+    def slow_down(self, seconds: float) -> None:
+        """How much longer all takes that it tells others, and that others tell it."""
+        ...
+
 
 class _SettableClock:
     """Another clock, and by how much it was set."""
@@ -120,6 +124,9 @@ class LoopMachine:
     def step_clock(self, seconds: float) -> None:
         self._wall.step(seconds)
 
+    def slow_down(self, seconds: float) -> None:
+        self._cable.delay = seconds
+
     def _cancel_all(self) -> None:
         for task in self._running.values():
             task.cancel()
@@ -145,6 +152,7 @@ class WorldMachine:
         self._blocked: list[tuple[str, str]] = []
         self._frozen = False
         self._ahead = 0.0
+        self._slow = 0.0
 
     def start(self, name: str, main: Main) -> None:
         self._mains[name] = main
@@ -155,6 +163,7 @@ class WorldMachine:
         else:
             process = self._world.start(full, lambda seams: self._mains[name](seams))
             process.wall.step(self._ahead)
+            self._world.wires.slow_down(full, self._slow)
         if self._frozen:
             process.pause()
         if self._cut is not None:
@@ -194,6 +203,11 @@ class WorldMachine:
         self._ahead += seconds
         for process in self._processes():
             process.wall.step(seconds)
+
+    def slow_down(self, seconds: float) -> None:
+        self._slow = seconds
+        for process in self._processes():
+            self._world.wires.slow_down(process.name, seconds)
 
     def _processes(self) -> Iterator[Process]:
         for name in self._mains:

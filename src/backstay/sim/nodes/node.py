@@ -134,6 +134,10 @@ class Node:
         self.cut = None
         self._machine.heal()
 
+    def slow_down(self, seconds: float) -> None:
+        """All that it tells others, and that others tell it, takes so much longer; 0 ends that."""
+        self._machine.slow_down(seconds)
+
     def step_clock(self, seconds: float) -> None:
         """Its time of day jumps, as when somebody sets it. Its timers do not notice."""
         self._machine.step_clock(seconds)
