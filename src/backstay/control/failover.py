@@ -252,12 +252,16 @@ class FailoverLoop:
         return advances
 
     async def _arrivals(self, snapshot: Snapshot, incident: OpenIncident) -> dict[str, Advance]:
-        """What was released earlier and has come up elsewhere by now."""
+        """What was released earlier and has come up elsewhere by now, or never will."""
         node = snapshot.facts
         found = await whereabouts(self._client, incident.under_way(), away_from=node.name)
         advances = {}
-        for key, target in found.items():
-            why = Reason.Recovered.because(workload=spoken(key), target=target)
+        for key, seen in found.items():
+            if seen.unwanted:
+                why = Reason.NoLongerWanted.because(workload=spoken(key), because=seen.unwanted)
+                advances[key] = Advance(Progress.LEFT, why)
+                continue
+            why = Reason.Recovered.because(workload=spoken(key), target=seen.node)
             advances[key] = Advance(Progress.RECOVERED, why)
             if node.name in self._released_at:
                 now = asyncio.get_running_loop().time()

@@ -179,6 +179,11 @@ class Reason(Enum):
         "Its run strategy does not start it again by itself; that is its owner's choice.",
         "virtctl start {name} -n {namespace}",
     )
+    NoLongerWanted = Entry(
+        "{workload} is not started again: {because}.",
+        "Somebody stopped or deleted it while its node lay dead. What was left of it on the node "
+        "has been cleared away, and there is nothing else to do.",
+    )
     WouldRecover = Entry(
         "{workload} would restart on another node as soon as {node} is proven dead.",
         "Nothing stands in its way but the proof.",
