@@ -193,4 +193,18 @@ ROWS = (
         ours=Contender("client and network", "bench.embedded:simulated_calls", 5_000, 50),
         peer=Contender("the handler alone", "bench.embedded:handled_calls", 20_000, 50),
     ),
+    Row(
+        name="sim.scenario_cpu_s",
+        unit="s",
+        ours=Contender("10 minutes, 20 VMs", "bench.simulating:scenario", 20, 1),
+        peer=Contender("life", "bench.simulating:scenario_in_life", 20, 1),
+        bar=Bar("at most 0.5 s of CPU, and 4,000 calls of ours", lambda row: row.ours <= 0.5),
+    ),
+    Row(
+        name="sim.fuzz_seeds_per_cpu_minute",
+        unit="1/min",
+        ours=Contender("backstay sim fuzz", "bench.simulating:fuzz", 40, 1),
+        peer=Contender("life", "bench.simulating:fuzz_in_life", 40, 1),
+        bar=Bar("at least 500: 0.12 s of CPU each", lambda row: row.ours >= 500),
+    ),
 )
