@@ -72,6 +72,9 @@ class Scene:
         await self.client.create(NAMESPACES, {"metadata": {"name": "backstay-system"}})
 
     async def start_vms(self, *names: str, **how: Any) -> None:
+        """All on the first node, so that its death takes all of them with it."""
+        _, *others = self.cluster.nodes
+        await self._cordon(others, cordoned=True)
         for name in names:
             await self.client.create(
                 VIRTUAL_MACHINES, virtual_machine(name, **how), namespace="default"
@@ -79,6 +82,12 @@ class Scene:
         await self.until(lambda: all(len(self.copies(name)) == 1 for name in names))
         for name in names:
             await self.instance_is(name, lambda status: status.get("phase") == "Running")
+        await self._cordon(others, cordoned=False)
+
+    async def _cordon(self, nodes: Sequence[str], *, cordoned: bool) -> None:
+        for name in nodes:
+            spec = {"unschedulable": True if cordoned else None}
+            await self.client.merge_patch(NODES, name, {"spec": spec})
 
     async def start_vm_by_hand(self, name: str, *, run_strategy: str) -> None:
         """For a run strategy under which a VM is started by somebody."""
