@@ -111,6 +111,9 @@ class _WithoutLastRenewal(_Credulous):
 
 
 class _ForAllTimes(_WithoutLastRenewal):
+    def _see(self, facts: NodeFacts) -> NodeFacts:
+        return msgspec.structs.replace(facts, heartbeat_changed_at=None)
+
     def _believe(self, word: Confirmation, facts: NodeFacts) -> Confirmation:
         return msgspec.structs.replace(super()._believe(word, facts), seen_at=math.inf)
 
