@@ -109,7 +109,9 @@ async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> 
         for start in chunks:
             if time_is_up() or report.enough:
                 return
-            report += await _elsewhere(program, start, min(size, last - start), job.bug)
+            # Apart from the addition, because others add to it meanwhile.
+            found = await _elsewhere(program, start, min(size, last - start), job.bug)
+            report += found
             told(report)
 
     async with open_seams() as seams, asyncio.TaskGroup() as group:
