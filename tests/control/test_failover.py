@@ -492,3 +492,20 @@ def test_a_taint_that_was_left_behind_is_taken_off() -> None:
         assert not await s.is_tainted("n3")
 
     play(scene)
+
+
+def test_a_virt_handler_that_outlived_its_kubelet_and_then_died_holds_nobody_for_ever() -> None:
+    async def scene(s: Scene) -> None:
+        victim = await set_up(s, *FOUR)
+        node = s.cluster.nodes[victim]
+        node.kill_kubelet()
+        await until_lost(s, victim)
+        await asyncio.sleep(150)
+        node.kill()
+        await s.confirm_dead(victim)
+        await asyncio.sleep(20)
+        codes = {record.code for record in (await s.incident()).status.workloads}
+        assert codes == {"GuestAliveKubeletDead"}
+        await s.until(lambda: all(len(s.copies(vm)) == 1 for vm in FOUR), timeout=180)
+
+    assert play(scene).doubles == []

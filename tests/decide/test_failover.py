@@ -215,7 +215,7 @@ def test_what_stands_in_the_way_is_said_in_observation_too() -> None:
 
 
 def test_evidence_is_a_confirmation_of_this_boot_with_its_source() -> None:
-    evidence = sufficient(READY, NOW)
+    evidence = sufficient(READY, NOW, times=TIMES)
     assert evidence is not None
     assert evidence.kind is EvidenceKind.OPERATOR_CONFIRMED
     assert evidence.is_about(node_uid="u1", boot_id="b1")
@@ -241,7 +241,7 @@ def test_a_later_confirmation_does_not_outweigh_one_that_life_contradicted() -> 
 def test_life_since_the_suspicion_leaves_no_evidence(sign: str) -> None:
     """Even where the confirmation came after it: a boot that lived is not dead on old silence."""
     alive = changed(facts={sign: SUSPECTED + 1}, word={"seen_at": SUSPECTED + 2})
-    assert sufficient(alive, NOW) is None
+    assert sufficient(alive, NOW, times=TIMES) is None
 
 
 def test_a_confirmation_counts_until_something_is_heard() -> None:

@@ -157,7 +157,13 @@ def test_a_healthy_node_cannot_have_shown_life_after_a_suspicion() -> None:
 
 def test_guests_live_where_only_the_handler_is_heard() -> None:
     lost = life(Life.LOST)
-    assert guests_alive(lost, facts(heartbeat_changed_at=T0 + 30))
-    assert not guests_alive(lost, facts(heartbeat_changed_at=T0 + 10))
+    assert guests_alive(lost, facts(heartbeat_changed_at=T0 + 30), TIMES)
+    assert not guests_alive(lost, facts(heartbeat_changed_at=T0 + 10), TIMES)
     both = facts(heartbeat_changed_at=T0 + 30, lease_changed_at=T0 + 30)
-    assert not guests_alive(lost, both)
+    assert not guests_alive(lost, both, TIMES)
+
+
+def test_a_handler_that_fell_silent_too_no_longer_speaks_for_its_guests() -> None:
+    lost = life(Life.LOST)
+    assert guests_alive(lost, facts(179, heartbeat_changed_at=T0 + 30), TIMES)
+    assert not guests_alive(lost, facts(180, heartbeat_changed_at=T0 + 30), TIMES)

@@ -251,7 +251,7 @@ def _evidence(picture: Picture, node: Sight) -> tuple[str, ...]:
             f"{word.by} confirmed the death {ago(picture.now - word.seen_at)} ago: {word.reason}"
         )
         because = void(word, node.facts)
-        if because is None and lives.guests_alive(node.life, node.facts):
+        if because is None and lives.guests_alive(node.life, node.facts, _TIMES):
             because = "the node's virt-handler is heard of"
         verdict = "It counts" if because is None else f"It does not count: {because}"
         said.append(f"{given}. {verdict}.")

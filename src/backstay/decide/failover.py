@@ -101,7 +101,7 @@ class Check(Protocol):
 
 def decide(snapshot: Snapshot, now: float, *, times: Times, chain: Sequence[Check]) -> Decision:
     """See the module."""
-    evidence = sufficient(snapshot, now)
+    evidence = sufficient(snapshot, now, times=times)
     verdicts = tuple(
         _judge(Case(snapshot, workload, evidence, times), chain)
         for workload in sorted(snapshot.workloads, key=lambda w: (-w.priority, w.key))
@@ -115,7 +115,7 @@ def examine(
 ) -> tuple[Answer, ...]:
     """What every check says about one workload, also after one has objected: the first objection
     decides, and the others are what comes next once that is settled."""
-    case = Case(snapshot, workload, sufficient(snapshot, now), times)
+    case = Case(snapshot, workload, sufficient(snapshot, now, times=times), times)
     return tuple(_answers(case, chain))
 
 
@@ -124,10 +124,10 @@ def _answers(case: Case, chain: Sequence[Check]) -> Iterator[Answer]:
         yield Answer(check.__name__, check(case))
 
 
-def sufficient(snapshot: Snapshot, now: float) -> Evidence | None:
+def sufficient(snapshot: Snapshot, now: float, *, times: Times) -> Evidence | None:
     """What covers this boot of the node, unless life has refuted it."""
     facts, life = snapshot.facts, snapshot.life
-    if lives.shows_life(life, facts) or lives.guests_alive(life, facts):
+    if lives.shows_life(life, facts) or lives.guests_alive(life, facts, times):
         return None
     for confirmation in snapshot.confirmations:
         if counts(confirmation, facts):
@@ -298,7 +298,7 @@ def is_evidence_contradicted(case: Case) -> Objection | None:
 
 def is_guest_alive(case: Case) -> Objection | None:
     snapshot = case.snapshot
-    if not lives.guests_alive(snapshot.life, snapshot.facts):
+    if not lives.guests_alive(snapshot.life, snapshot.facts, case.times):
         return None
     why = Reason.GuestAliveKubeletDead.because(node=snapshot.facts.name, workload=case.workload)
     return Objection(Action.HOLD, why)

@@ -69,9 +69,15 @@ def shows_life(life: NodeLife, facts: NodeFacts) -> bool:
     return _after(facts.lease_changed_at, life.suspected_at)
 
 
-def guests_alive(life: NodeLife, facts: NodeFacts) -> bool:
-    """Whether virt-handler has been heard of since suspicion began, and the kubelet has not."""
-    return not shows_life(life, facts) and _after(facts.heartbeat_changed_at, life.suspected_at)
+def guests_alive(life: NodeLife, facts: NodeFacts, times: Times) -> bool:
+    """Whether virt-handler has been heard of since suspicion began, and the kubelet has not.
+
+    It beats once in a minute or two. One that has not been heard of for longer than that has died
+    as well: what it said once must not hold a guest for ever.
+    """
+    if shows_life(life, facts) or not _after(facts.heartbeat_changed_at, life.suspected_at):
+        return False
+    return facts.looked_at - (facts.heartbeat_changed_at or 0.0) < times.heartbeat
 
 
 def silence(facts: NodeFacts) -> float:

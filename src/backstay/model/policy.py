@@ -29,13 +29,15 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
 
     ``suspect`` and ``lost``: silence of the lease. ``confirmed``: the silence that must be seen
     although a person has confirmed the death, a little more than one renewal. ``fresh``: how old
-    a view may be that is acted on.
+    a view may be that is acted on. ``heartbeat``: how long virt-handler, once it has outlived the
+    kubelet, counts as alive after it was last heard of; it beats every 60 to 132 s.
     """
 
     suspect: float = 22.0
     lost: float = 40.0
     confirmed: float = 12.0
     fresh: float = 10.0
+    heartbeat: float = 150.0
 
     def scaled(self, factor: float) -> "Times":
         return Times(
@@ -43,4 +45,5 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
             lost=self.lost * factor,
             confirmed=self.confirmed * factor,
             fresh=self.fresh * factor,
+            heartbeat=self.heartbeat * factor,
         )
