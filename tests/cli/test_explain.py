@@ -54,7 +54,7 @@ async def test_a_confirmation_that_life_contradicts_is_said_not_to_count(
     furnished: Furnished,
 ) -> None:
     node = await furnished.node("n1", silent=-5)
-    await furnished.confirmation(node)
+    await furnished.confirmation(node, lastRenewal="2026-01-01T00:00:00.000000Z")
     said = await furnished.cluster.run("viewer", "explain", "node/n1")
     words = " ".join(said.out.split())
     assert "It does not count: the node has shown life since." in words
