@@ -5,18 +5,14 @@ are evicted. Where a taint is not tolerated none is made; where it is a ``NoExec
 that is there is deleted. There is no update of pods that run.
 """
 
-from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
-from backstay.sim.api.operations import Operations
 from backstay.sim.api.store import Commit, Key
 from backstay.sim.cluster import taints
 from backstay.sim.cluster.desk import (
     DAEMON_SETS,
     NODES,
     PODS,
-    Desk,
     Json,
-    controller_of,
     is_deleting,
     is_over,
     is_ready,
@@ -24,6 +20,7 @@ from backstay.sim.cluster.desk import (
     owned_by,
     taints_of,
 )
+from backstay.sim.cluster.owners import OwnerController
 
 _TOLERATED = (
     (taints.NOT_READY, taints.NO_EXECUTE),
@@ -36,31 +33,21 @@ _TOLERATED = (
 _BOTH = (taints.NO_SCHEDULE, taints.NO_EXECUTE)
 
 
-class DaemonSets(Controller[Key]):
+class DaemonSets(OwnerController):
     """Works on the keys of sets."""
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations.store)
-        self._desk = Desk(operations)
-
-    def begin(self) -> None:
-        for each in self.store.all(DAEMON_SETS):
-            self.add(each.key)
+    storage = DAEMON_SETS
+    kind = "DaemonSet"
 
     def hear(self, commit: Commit) -> None:
-        if commit.storage == DAEMON_SETS:
-            self.add(commit.after.key)
-        elif commit.storage == NODES:
+        super().hear(commit)
+        if commit.storage == NODES:
             before = commit.before.object if commit.before else {"metadata": {}}
             if commit.deleted or _matters(before) != _matters(commit.after.object):
                 self.begin()
-        elif commit.storage == PODS:
-            owner = controller_of(commit.after.object)
-            if owner is not None and owner["kind"] == "DaemonSet":
-                self.add((commit.after.key[0], owner["name"]))
 
     def work(self, key: Key) -> None:
-        owner = self._desk.get(DAEMON_SETS, key[1], key[0])
+        owner = self.owner_of(key)
         if owner is None or is_deleting(owner):
             return
         pods = self._pods_of(owner)
@@ -80,11 +67,7 @@ class DaemonSets(Controller[Key]):
 
     def _pods_of(self, owner: Object) -> dict[str, Object]:
         """By the node that they are for."""
-        return {
-            _meant_for(pod): pod
-            for pod in self._desk.all(PODS)
-            if (controller_of(pod) or {}).get("uid") == owner["metadata"]["uid"]
-        }
+        return {_meant_for(pod): pod for pod in self.made_for(owner)}
 
     def _delete(self, pod: Object) -> None:
         if not is_deleting(pod):

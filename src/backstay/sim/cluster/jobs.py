@@ -12,17 +12,14 @@ success and failure, and cleaning up after a while.
 
 import asyncio
 
-from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
 from backstay.sim.api.operations import Operations
-from backstay.sim.api.store import Commit, Key
+from backstay.sim.api.store import Key
 from backstay.sim.cluster.desk import (
     JOBS,
     PODS,
-    Desk,
     Json,
     condition,
-    controller_of,
     is_deleting,
     is_over,
     is_ready,
@@ -30,6 +27,7 @@ from backstay.sim.cluster.desk import (
     owned_by,
     with_condition,
 )
+from backstay.sim.cluster.owners import OwnerController
 
 UNCOUNTED = "batch.kubernetes.io/job-tracking"
 
@@ -37,32 +35,25 @@ _FIRST_BACKOFF = 10.0
 _LONGEST_BACKOFF = 600.0
 
 
-class Jobs(Controller[Key]):
+class Jobs(OwnerController):
     """Works on the keys of jobs."""
 
+    storage = JOBS
+    kind = "Job"
+
     def __init__(self, operations: Operations) -> None:
-        super().__init__(operations.store)
-        self._desk = Desk(operations)
+        super().__init__(operations)
         self._not_before: dict[str, float] = {}
 
     def begin(self) -> None:
         self._not_before.clear()
-        for each in self.store.all(JOBS):
-            self.add(each.key)
-
-    def hear(self, commit: Commit) -> None:
-        if commit.storage == JOBS:
-            self.add(commit.after.key)
-        elif commit.storage == PODS:
-            owner = controller_of(commit.after.object)
-            if owner is not None and owner["kind"] == "Job":
-                self.add((commit.after.key[0], owner["name"]))
+        super().begin()
 
     def work(self, key: Key) -> None:
-        job = self._desk.get(JOBS, key[1], key[0])
+        job = self.owner_of(key)
         if job is None:
             return
-        pods = self._pods_of(job)
+        pods = self.made_for(job)
         job = self._count(job, pods)
         if is_deleting(job) or _is_finished(job):
             return
@@ -76,10 +67,6 @@ class Jobs(Controller[Key]):
             self._end(job, active, "Complete", "CompletionsReached")
         else:
             self._fill(key, job, min(spec.get("parallelism", 1), left) - len(active))
-
-    def _pods_of(self, job: Object) -> list[Object]:
-        uid = job["metadata"]["uid"]
-        return [pod for pod in self._desk.all(PODS) if (controller_of(pod) or {}).get("uid") == uid]
 
     def _count(self, job: Object, pods: list[Object]) -> Object:
         """Counts every pod that is over, once, and lets go of it; the job as it is then."""

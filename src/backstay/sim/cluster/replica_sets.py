@@ -7,17 +7,13 @@ A Deployment has one ReplicaSet for its template. Another template is rolled out
 the steps of a rolling update.
 """
 
-from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
-from backstay.sim.api.operations import Operations
-from backstay.sim.api.store import Commit, Key
+from backstay.sim.api.store import Key
 from backstay.sim.cluster.desk import (
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
-    Desk,
     Json,
-    controller_of,
     is_deleting,
     is_over,
     is_ready,
@@ -25,31 +21,19 @@ from backstay.sim.cluster.desk import (
     owned_by,
     template_hash,
 )
+from backstay.sim.cluster.owners import OwnerController
 
 _HASH = "pod-template-hash"
 
 
-class ReplicaSets(Controller[Key]):
+class ReplicaSets(OwnerController):
     """Works on the keys of sets."""
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations.store)
-        self._desk = Desk(operations)
-
-    def begin(self) -> None:
-        for each in self.store.all(REPLICA_SETS):
-            self.add(each.key)
-
-    def hear(self, commit: Commit) -> None:
-        if commit.storage == REPLICA_SETS:
-            self.add(commit.after.key)
-        elif commit.storage == PODS:
-            owner = controller_of(commit.after.object)
-            if owner is not None and owner["kind"] == "ReplicaSet":
-                self.add((commit.after.key[0], owner["name"]))
+    storage = REPLICA_SETS
+    kind = "ReplicaSet"
 
     def work(self, key: Key) -> None:
-        owner = self._desk.get(REPLICA_SETS, key[1], key[0])
+        owner = self.owner_of(key)
         if owner is None or is_deleting(owner):
             return
         wanted = owner["spec"].get("replicas", 1)
@@ -63,13 +47,8 @@ class ReplicaSets(Controller[Key]):
         self._post_status(owner)
 
     def _pods_of(self, owner: Object) -> list[Object]:
-        return [
-            pod
-            for pod in self._desk.all(PODS)
-            if (controller_of(pod) or {}).get("uid") == owner["metadata"]["uid"]
-            and not is_deleting(pod)
-            and not is_over(pod)
-        ]
+        mine = self.made_for(owner)
+        return [pod for pod in mine if not is_deleting(pod) and not is_over(pod)]
 
     def _post_status(self, owner: Object) -> None:
         pods, before = self._pods_of(owner), owner.get("status") or {}
@@ -88,37 +67,21 @@ class ReplicaSets(Controller[Key]):
             )
 
 
-class Deployments(Controller[Key]):
+class Deployments(OwnerController):
     """Works on the keys of deployments."""
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations.store)
-        self._desk = Desk(operations)
-
-    def begin(self) -> None:
-        for each in self.store.all(DEPLOYMENTS):
-            self.add(each.key)
-
-    def hear(self, commit: Commit) -> None:
-        if commit.storage == DEPLOYMENTS:
-            self.add(commit.after.key)
-        elif commit.storage == REPLICA_SETS:
-            owner = controller_of(commit.after.object)
-            if owner is not None:
-                self.add((commit.after.key[0], owner["name"]))
+    storage = DEPLOYMENTS
+    kind = "Deployment"
+    owned = REPLICA_SETS
 
     def work(self, key: Key) -> None:
-        owner = self._desk.get(DEPLOYMENTS, key[1], key[0])
+        owner = self.owner_of(key)
         if owner is None or is_deleting(owner):
             return
         current = f"{key[1]}-{template_hash(owner)}"
         if self._desk.get(REPLICA_SETS, current, key[0]) is None:
             self._desk.create(REPLICA_SETS, _replica_set(owner, current), key[0])
-        sets = [
-            each
-            for each in self._desk.all(REPLICA_SETS)
-            if (controller_of(each) or {}).get("uid") == owner["metadata"]["uid"]
-        ]
+        sets = self.made_for(owner)
         for each in sets:
             is_current = each["metadata"]["name"] == current
             self._scale(each, owner["spec"].get("replicas", 1) if is_current else 0)

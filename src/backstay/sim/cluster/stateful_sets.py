@@ -9,17 +9,13 @@ order; with ``Parallel`` all at once. Each gets claims of its own, which stay wh
 update of the template reaches a pod when somebody deletes it.
 """
 
-from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
-from backstay.sim.api.operations import Operations
-from backstay.sim.api.store import Commit, Key
+from backstay.sim.api.store import Key
 from backstay.sim.cluster.desk import (
     CLAIMS,
     PODS,
     STATEFUL_SETS,
-    Desk,
     Json,
-    controller_of,
     is_deleting,
     is_over,
     is_ready,
@@ -27,29 +23,17 @@ from backstay.sim.cluster.desk import (
     owned_by,
     template_hash,
 )
+from backstay.sim.cluster.owners import OwnerController
 
 
-class StatefulSets(Controller[Key]):
+class StatefulSets(OwnerController):
     """Works on the keys of sets."""
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations.store)
-        self._desk = Desk(operations)
-
-    def begin(self) -> None:
-        for each in self.store.all(STATEFUL_SETS):
-            self.add(each.key)
-
-    def hear(self, commit: Commit) -> None:
-        if commit.storage == STATEFUL_SETS:
-            self.add(commit.after.key)
-        elif commit.storage == PODS:
-            owner = controller_of(commit.after.object)
-            if owner is not None and owner["kind"] == "StatefulSet":
-                self.add((commit.after.key[0], owner["name"]))
+    storage = STATEFUL_SETS
+    kind = "StatefulSet"
 
     def work(self, key: Key) -> None:
-        owner = self._desk.get(STATEFUL_SETS, key[1], key[0])
+        owner = self.owner_of(key)
         if owner is None or is_deleting(owner):
             return
         replicas = owner["spec"].get("replicas", 1)
@@ -61,11 +45,9 @@ class StatefulSets(Controller[Key]):
 
     def _pods_of(self, owner: Object) -> dict[int, Object]:
         """By ordinal."""
-        uid, prefix = owner["metadata"]["uid"], f"{owner['metadata']['name']}-"
+        prefix = f"{owner['metadata']['name']}-"
         return {
-            int(pod["metadata"]["name"].removeprefix(prefix)): pod
-            for pod in self._desk.all(PODS)
-            if (controller_of(pod) or {}).get("uid") == uid
+            int(pod["metadata"]["name"].removeprefix(prefix)): pod for pod in self.made_for(owner)
         }
 
     def _fill(
