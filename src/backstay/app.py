@@ -7,7 +7,7 @@ answers about itself (``record/endpoints.py``) holds for a standby as well.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, NoReturn, TypedDict, Unpack
 
@@ -169,8 +169,8 @@ class App:
 
     # What may make a node worth a look
 
-    def _looked(self, renewed: Collection[str]) -> None:
-        self.loop.looked(renewed)
+    def _looked(self) -> None:
+        self.loop.looked()
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         row = new or old
@@ -185,7 +185,7 @@ class App:
                 self.loop.consider(row.node)
 
     def _config_changed(self, _old: ConfigRow | None, _new: ConfigRow | None) -> None:
-        self.loop.looked(())
+        self.loop.looked()
 
     # What it says of itself
 

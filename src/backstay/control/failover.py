@@ -14,7 +14,7 @@ looks at everything else itself.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from backstay.apis.backstay import IncidentSpec
@@ -83,11 +83,12 @@ class FailoverLoop:
 
     # What everybody does
 
-    def looked(self, _renewed: Collection[str]) -> None:
-        """After each look at the leases."""
-        for name in self._nodes.names:
+    def looked(self) -> None:
+        """After each look at the leases, and when something changed that concerns every node."""
+        names = self._nodes.names
+        for name in names:
             self.consider(name)
-        for gone in self._observer.watched.keys() - set(self._nodes.names):
+        for gone in self._observer.watched.keys() - set(names):
             self._observer.look(gone)
 
     def consider(self, name: str) -> None:
@@ -321,8 +322,7 @@ class FailoverLoop:
             return Again(_SOON)
         contradiction = refuted(snapshot)
         if contradiction is None:
-            self.decisions.pop(name, None)
-            self._teller.forget(name)
+            self._let_be(name)
         else:
             self._tell(snapshot, self._decide(snapshot))
         if incident is not None:
@@ -334,12 +334,17 @@ class FailoverLoop:
 
     async def _forget(self, name: str, term: Term) -> Result:
         incident = self.incidents.get(name)
-        self.decisions.pop(name, None)
-        self._teller.forget(name)
+        self._let_be(name)
         if incident is not None:
             await incident.close(Reason.NodeGone.because(node=name), term=term)
             del self.incidents[name]
         return Done()
+
+    def _let_be(self, name: str) -> None:
+        """What happens to this node next has nothing to do with what happened before."""
+        self._teller.forget(name)
+        for kept in (self.decisions, self._released_at, self._waiting_since):
+            kept.pop(name, None)
 
 
 def _heard_of(snapshot: Snapshot, incident: OpenIncident) -> bool:

@@ -12,10 +12,7 @@ class Mode(StrEnum):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds now. A disarming that has run out is no longer in here.
-
-    ``readable`` is False where the configuration could not be understood: then we observe.
-    """
+    """What holds now. A disarming that has run out is no longer in here."""
 
     mode: Mode = Mode.OBSERVE
     disarmed_until: str = ""

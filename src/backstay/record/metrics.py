@@ -10,6 +10,7 @@ others choose: the number of series has a bound.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
@@ -33,7 +34,7 @@ class Stage(StrEnum):
     RECOVERED = "recovered"
 
 
-class _Family:
+class _Family(ABC):
     """One name, what it means, and a value for each combination of labels."""
 
     kind = ""
@@ -48,8 +49,8 @@ class _Family:
         yield f"# TYPE {self.name} {self.kind}"
         yield from self._samples()
 
-    def _samples(self) -> Iterator[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _samples(self) -> Iterator[str]: ...
 
     def _check(self, labels: Labels) -> Labels:
         if len(labels) != len(self._labels):

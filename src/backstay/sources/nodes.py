@@ -76,17 +76,23 @@ class _Track:
     seen_at: float
     changed_at: float | None = None
 
-    def see(self, value: str, version: str, now: float) -> bool:
-        """True if it is news."""
-        if value == self.value or is_older(version, self.version):
-            return False
-        self.value, self.version, self.changed_at = value, version, now
-        return True
+    def see(self, value: str, version: str, now: float) -> None:
+        if value != self.value and not is_older(version, self.version):
+            self.value, self.version, self.changed_at = value, version, now
+
+
+def _see(tracks: dict[str, _Track], node: str, value: str, version: str, now: float) -> None:
+    """What is seen for the first time is no change."""
+    track = tracks.get(node)
+    if track is None:
+        tracks[node] = _Track(value, version, seen_at=now)
+    else:
+        track.see(value, version, now)
 
 
 class NodeSource:
     """See the module. ``run`` keeps it up to date, with a look at the leases every ``interval``
-    seconds; ``on_look`` is called after each, with the names of those that were renewed. A node
+    seconds; ``on_look`` is called after each. A node
     counts as lively for ``window`` seconds after it was seen to renew."""
 
     def __init__(
@@ -96,7 +102,7 @@ class NodeSource:
         rng: Rng,
         interval: float,
         window: float,
-        on_look: Callable[[Collection[str]], None],
+        on_look: Callable[[], None],
     ) -> None:
         self.cache: Cache[NodeRow] = Cache()
         self.reflector = Reflector(client, NODES, NODE_PROJECTION, self.cache, rng=rng)
@@ -189,7 +195,8 @@ class NodeSource:
         if self._looked_at is not None and started - self._looked_at > _GAP * self._interval:
             self._counting_since = started
         self._looked_at = started
-        renewed = [sight.key for sight in sights if self._see_lease(sight, started)]
+        for sight in sights:
+            self._see_lease(sight, started)
         for gone in self._leases.keys() - {sight.key for sight in sights}:
             del self._leases[gone]
         self._lively = {
@@ -198,14 +205,10 @@ class NodeSource:
             if track.changed_at is not None and track.changed_at >= started - self._window
         }
         self.looks += 1
-        self._on_look(renewed)
+        self._on_look()
 
-    def _see_lease(self, sight: LeaseSight, now: float) -> bool:
-        track = self._leases.get(sight.key)
-        if track is None:
-            self._leases[sight.key] = _Track(sight.renewed, sight.version, seen_at=now)
-            return False
-        return track.see(sight.renewed, sight.version, now)
+    def _see_lease(self, sight: LeaseSight, now: float) -> None:
+        _see(self._leases, sight.key, sight.renewed, sight.version, now)
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         if new is not None:
@@ -215,21 +218,13 @@ class NodeSource:
             self._boots.pop(old.key, None)
 
     def _see_node(self, row: NodeRow, now: float) -> None:
-        self._see_heartbeat(row, now)
+        if row.heartbeat:
+            _see(self._heartbeats, row.key, row.heartbeat, row.version, now)
         lease = self._leases.get(row.key)
         if lease is not None and self._boots.get(row.key, row.boot_id) != row.boot_id:
             # Somebody must have told us of the new boot: its silence begins now.
             lease.seen_at = now
         self._boots[row.key] = row.boot_id
-
-    def _see_heartbeat(self, row: NodeRow, now: float) -> None:
-        if not row.heartbeat:
-            return
-        track = self._heartbeats.get(row.key)
-        if track is None:
-            self._heartbeats[row.key] = _Track(row.heartbeat, row.version, seen_at=now)
-        else:
-            track.see(row.heartbeat, row.version, now)
 
     # Asking the API itself, right before something is done
 
