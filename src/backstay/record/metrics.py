@@ -32,6 +32,30 @@ class Stage(StrEnum):
     BARRIER = "barrier"
     REMOVAL = "removal"
     RECOVERED = "recovered"
+    """From the release of a workload until it runs elsewhere."""
+    GUEST_READY = "guest_ready"
+    """From the release of a workload until it is ready to serve."""
+
+
+class Source(StrEnum):
+    """Whom we ask for evidence. Each tells how long ago it was last answered."""
+
+    REACH = "reach"
+    FENCES = "fences"
+    PROVIDER = "provider"
+    OPERATOR = "operator"
+
+
+class Delivery(StrEnum):
+    """What became of a notification."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    """The receiver answered that it will not have it."""
+    GIVEN_UP = "given_up"
+    """It was tried until it was too old to be news."""
+    DROPPED = "dropped"
+    """There were too many of them."""
 
 
 class _Family(ABC):
@@ -172,6 +196,17 @@ class Metrics:
         self.stages = self._histogram(
             "backstay_stage_seconds", "How long each stage of a failover took.", "stage"
         )
+        self.contradicted = gauge(
+            "backstay_nodes_contradicted", "Nodes that were declared dead and show life."
+        )
+        self.storm = gauge(
+            "backstay_storm", "Whether so many nodes are silent that new evidence is doubted (1)."
+        )
+        self.evidence_age = gauge(
+            "backstay_evidence_source_age_seconds",
+            "How long ago a source of evidence that is in use last answered.",
+            "source",
+        )
         self.api_age = gauge(
             "backstay_api_age_seconds", "How old our view is, by kind of object.", "kind"
         )
@@ -194,6 +229,21 @@ class Metrics:
         )
         self.frames_lost = counter(
             "backstay_recorder_lost_total", "Decisions that the flight recorder could not keep."
+        )
+        self.incidents_pruned = counter(
+            "backstay_incidents_pruned_total", "Closed incidents that were removed for their age."
+        )
+        self.kept_frames_lost = counter(
+            "backstay_incident_frames_lost_total",
+            "Decisions that could not be kept in the cluster beside their incident.",
+        )
+        self.notifications = counter(
+            "backstay_notifications_total", "Notifications, by what became of them.", "outcome"
+        )
+        for delivery in Delivery:
+            self.notifications.add(delivery.value, amount=0.0)
+        self.notifications_waiting = gauge(
+            "backstay_notifications_waiting", "Notifications that are still to be delivered."
         )
         self.stall = gauge(
             "backstay_loop_stall_seconds", "The longest that the process was held up of late."
