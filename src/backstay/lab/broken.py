@@ -288,6 +288,12 @@ class ByTheLeaseAlone(Leadership):
         super().__init__(client, **{**rest, "floor": _nothing_recorded})
 
 
+class Impatient(Leadership):
+    @property
+    def _free_at(self) -> float:
+        return self._quiet_since + self.times.renew / 2
+
+
 class WithoutSettling(FailoverLoop):
     async def _fail_over(self, snapshot: Snapshot, decision: Decision, term: Term) -> Result:
         known = self.incidents.get(snapshot.facts.name)

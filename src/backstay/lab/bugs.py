@@ -19,6 +19,7 @@ from backstay.lab.broken import (
     ForAllTimes,
     Glancing,
     GuardOfAnHeir,
+    Impatient,
     InAHurry,
     LoopOfAnHeir,
     OfAnyBoot,
@@ -234,6 +235,14 @@ BUGS: tuple[Bug, ...] = (
         "kube/lease.py: Term.require",
         frozenset({"Zombie"}),
         {"guard": WithoutTerm},
+        cases.ASLEEP,
+    ),
+    Bug(
+        "takes-over-early",
+        "The lease is taken from a leader who may still be acting.",
+        "kube/lease.py: Leadership._free_at",
+        frozenset({"Zombie"}),
+        {"leadership": Impatient},
         cases.ASLEEP,
     ),
     Bug(

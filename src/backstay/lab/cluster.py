@@ -66,7 +66,11 @@ class LabCluster:
         self._flights: dict[str, Flight] = {}
         self.protected: set[str] = set()
         timers = Timers().scaled(factor)
-        self.witness = Witness(is_ours=lambda user: user in self.machines, renewal=timers.lease)
+        self.witness = Witness(
+            is_ours=lambda user: user in self.machines,
+            renewal=timers.lease,
+            hold=settings("", factor).lease_times.hold,
+        )
         self.inspector = Inspector(self.witness, factor=factor)
         self.embedded = EmbeddedCluster(ground, timers=timers, front=self.witness.front)
         self.witness.attend(self.embedded)

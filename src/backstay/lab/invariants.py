@@ -10,15 +10,16 @@ OneWriter                no volume has two writers, and no workload runs twice
 NoDeleteWithoutEvidence  what is removed was marked before, on a node whose death somebody vouches
                          for and that has shown no life since
 ProofAfterBarrier        what a removal rests on was looked at after the pod had been marked
-Preconditions            every deletion names uid and resourceVersion
-Epoch                    each term has a higher epoch than whatever was recorded before, and what
-                         is taken away was announced under the epoch of whoever leads
+Preconditions            every deletion names uid and resourceVersion, every taint the version of
+                         its node: what is held up on its way changes only what its sender saw
+Epoch                    each term has a higher epoch than whatever was recorded before, and
+                         whoever takes something away has announced it under its own
 Disarm                   nothing is taken away and no node tainted unless we are armed
 Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
                          node only our own taint changes, and finalizers stay where they are
 TaintBeforeRemoval       nothing is removed from a node that could be given something new
-Zombie                   whoever was succeeded changes nothing more, and our taint stays on a node
-                         that still runs what was removed from it
+Zombie                   whoever's term is over sends nothing more, nobody else's begins before,
+                         and our taint stays on a node that still runs what was removed from it
 NoHealthyGuestStopped    no guest that runs is stopped
 NoBystander              nothing on a living node is touched, nor what its owner has kept from us
 =======================  ========================================================================
@@ -42,15 +43,13 @@ from typing import Any
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.liveness import Patience, Promise, Repetition
-from backstay.lab.witness import Asked, Committed, Happening, Witness, workload_of
+from backstay.lab.terms import holder, transitions
+from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
 from backstay.model.labels import EXEMPT, PROTECT, TAINT, VM_NAME
-from backstay.settings import Settings
 from backstay.sim.nodes.truth import Entry, Running, What
 
 Json = Mapping[str, Any]
 Check = Callable[[Happening, Witness], str | None]
-
-_SETTINGS = Settings(identity="")
 
 _OURS = frozenset({INCIDENTS.label, LEASES.label, EVENTS.label})
 """What our controllers keep in the API for themselves and for whoever reads it."""
@@ -177,7 +176,7 @@ def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | 
     meta, node = removed["metadata"], _node_of(removed)
     if not meta.get("deletionTimestamp"):
         return f"{meta['name']} was removed without having been marked before"
-    doubt = witness.doubt(_who(happening), node)
+    doubt = witness.doubt(_by(happening), node)
     return f"{meta['name']} was removed although {doubt}" if doubt else None
 
 
@@ -186,8 +185,8 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
     if removed is None:
         return None
     meta, node = removed["metadata"], _node_of(removed)
-    marked, user = witness.marked(meta["uid"]), _who(happening)
-    looks = [witness.lease_look(user, node), *witness.words_seen(user, node)]
+    marked, by = witness.marked(meta["uid"]), _by(happening)
+    looks = [witness.lease_look(by, node), *witness.words_seen(by, node)]
     if marked is None or all(look is not None and look.version >= marked for look in looks):
         return None
     return f"{meta['name']} was removed, and nobody had looked at {node} since it was marked"
@@ -197,6 +196,10 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
 
 
 def preconditions(happening: Happening, _witness: Witness) -> str | None:
+    if _asks_for_our_taint(happening):
+        assert isinstance(happening, Asked)
+        named = (happening.body.get("metadata") or {}).get("resourceVersion")
+        return None if named else f"{happening.key[1]} was to be tainted, whatever it had become"
     if not _asks_to_delete_a_pod(happening):
         return None
     assert isinstance(happening, Asked)
@@ -221,8 +224,8 @@ def _epoch_of_a_new_term(happening: Happening, witness: Witness) -> str | None:
     if not isinstance(happening, Committed) or not _is_our_lease(happening):
         return None
     commit = happening.commit
-    taken = _transitions(commit.after.object)
-    before = 0 if commit.before is None else _transitions(commit.before.object)
+    taken = transitions(commit.after.object)
+    before = 0 if commit.before is None else transitions(commit.before.object)
     if commit.deleted or (commit.before is not None and taken == before):
         return None
     recorded = max((_recorded_epoch(each) for each in _incidents(witness)), default=0)
@@ -232,22 +235,15 @@ def _epoch_of_a_new_term(happening: Happening, witness: Witness) -> str | None:
 
 
 def _unannounced(asked: Asked, witness: Witness) -> str | None:
-    """A deletion that no intent speaks of, or one of another term."""
-    namespace, name = asked.key
-    announced = {
-        intent["epoch"]
-        for incident in _incidents(witness)
-        if (intent := (incident.get("status") or {}).get("intent")) and not intent.get("outcome")
-        if any(pod.startswith(f"{namespace}/{name}/") for pod in intent["pods"])
-    }
+    """A deletion of which its sender had announced nothing when it left, or in another term."""
+    name = asked.key[1]
+    announced = witness.terms.announced(asked.user, "/".join(asked.key), asked.sent)
     if not announced:
-        return f"{name} was to be deleted, and no intent had announced it"
-    lease = _our_lease(witness)
-    if lease is None or _holder(lease) != asked.user or _transitions(lease) in announced:
+        return f"{name} was to be deleted, and {asked.user} had not announced it"
+    term = witness.terms.epoch(asked.user, asked.sent)
+    if term in announced:
         return None
-    return (
-        f"{name} was to be deleted under epoch {_transitions(lease)}, and announced under another"
-    )
+    return f"{name} was to be deleted under epoch {term}, and announced under another"
 
 
 def _incidents(witness: Witness) -> list[Json]:
@@ -258,22 +254,9 @@ def _recorded_epoch(incident: Json) -> int:
     return int((incident.get("status") or {}).get("epoch") or 0)
 
 
-def _our_lease(witness: Witness) -> Json | None:
-    return witness.stored(LEASES.label, _SETTINGS.lease, _SETTINGS.namespace)
-
-
 def _is_our_lease(happening: Committed) -> bool:
     commit = happening.commit
-    ours = (_SETTINGS.namespace, _SETTINGS.lease)
-    return commit.storage == LEASES.label and commit.after.key == ours
-
-
-def _transitions(lease: Json) -> int:
-    return int(lease["spec"].get("leaseTransitions") or 0)
-
-
-def _holder(lease: Json) -> str:
-    return str(lease["spec"].get("holderIdentity") or "")
+    return commit.storage == LEASES.label and commit.after.key == OUR_LEASE
 
 
 # I9
@@ -285,7 +268,7 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
     if not (_asks_to_delete_a_pod(happening) or _asks_for_our_taint(happening)):
         return None
     assert isinstance(happening, Asked)
-    look = witness.look(happening.user, CONFIGS.label, CONFIG_NAME)
+    look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
     if look is None or look.stored is None:
         return f"{happening.key[1]} was to be changed although nobody has armed us"
     if witness.is_armed(look.stored.object):
@@ -345,12 +328,30 @@ def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
 def zombie(happening: Happening, witness: Witness) -> str | None:
     if _asks_to_delete_a_pod(happening) or _asks_for_our_taint(happening):
         assert isinstance(happening, Asked)
-        lease = _our_lease(witness)
-        leader = "" if lease is None else _holder(lease)
-        if leader in ("", happening.user):
-            return None
-        return f"{happening.user} was to change {happening.key[1]}, and {leader} leads by now"
-    return _untainted_too_soon(happening, witness)
+        return _sent_too_late(happening, witness)
+    return _begun_too_soon(happening, witness) or _untainted_too_soon(happening, witness)
+
+
+def _sent_too_late(asked: Asked, witness: Witness) -> str | None:
+    """Judged by when it left: what was sent in time may land whenever it will."""
+    late = asked.sent - witness.terms.ended(asked.user, asked.sent)
+    if late <= 0:
+        return None
+    return f"{asked.user} was to change {asked.key[1]} {late:.1f} s after its term had ended"
+
+
+def _begun_too_soon(happening: Happening, witness: Witness) -> str | None:
+    """Whoever takes the lease from somebody takes it after the other's right to act has ended."""
+    if not isinstance(happening, Committed) or not _is_our_lease(happening):
+        return None
+    before, after = happening.commit.before, happening.commit.after
+    if before is None or happening.commit.deleted:
+        return None
+    was, now = holder(before.object), holder(after.object)
+    early = witness.terms.ended(was, happening.at) - happening.at if was and now else 0.0
+    if was == now or early <= 0:
+        return None
+    return f"{now} took the lease {early:.1f} s before the term of {was} had ended"
 
 
 def _untainted_too_soon(happening: Happening, witness: Witness) -> str | None:
@@ -381,34 +382,35 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
         return None
     meta, node = touched["metadata"], _node_of(touched)
     runs = any(each.uid == meta["uid"] for each in witness.truth.running(node))
-    if not runs or not witness.doubt(_who(happening), node):
+    if not runs or not witness.doubt(_by(happening), node):
         return None
     kind = "guest" if VM_NAME in (meta.get("labels") or {}) else "pod"
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
 
 
 def no_bystander(happening: Happening, witness: Witness) -> str | None:
-    """Also an attempt that the API refuses is one."""
+    """Also an attempt that the API refuses is one, unless it names a pod that is gone by now."""
     if not _asks_to_delete_a_pod(happening):
         return None
     assert isinstance(happening, Asked)
     live = witness.stored(PODS.label, happening.key[1], happening.key[0])
-    if live is None:
+    meant = (happening.body.get("preconditions") or {}).get("uid")
+    if live is None or (meant and meant != live["metadata"]["uid"]):
         return None
     node = _node_of(live)
-    if (because := _kept_from_us(happening.user, live, node, witness)) is not None:
+    if (because := _kept_from_us(happening, live, node, witness)) is not None:
         return f"{happening.key[1]} was to be deleted, and {because}"
     machine = witness.node(node)
-    if machine is None or machine.boot_id is None or not witness.doubt(happening.user, node):
+    if machine is None or machine.boot_id is None or not witness.doubt(happening, node):
         return None
     return f"{happening.key[1]} was to be deleted, and {node} lives"
 
 
-def _kept_from_us(user: str, pod: Json, node: str, witness: Witness) -> str | None:
+def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | None:
     """By the node as it was last read: its label can change in the very next moment."""
     if (pod["metadata"].get("labels") or {}).get(PROTECT) == "false":
         return "its label says that it is not protected"
-    seen = witness.look(user, NODES.label, node)
+    seen = witness.look(by, NODES.label, node)
     labels = (seen.stored.object["metadata"].get("labels") or {}) if seen and seen.stored else {}
     return f"{node} is exempt" if labels.get(EXEMPT) == "true" else None
 
@@ -447,11 +449,11 @@ def _pod_removed(happening: Happening) -> Json | None:
     return _pod_touched(happening) if gone else None
 
 
-def _who(happening: Happening) -> str:
-    """Which one of ours did it."""
+def _by(happening: Happening) -> Asked:
+    """The request of ours that did it."""
     assert isinstance(happening, Committed)
     assert happening.by is not None
-    return happening.by.user
+    return happening.by
 
 
 def _node_of(pod: Json) -> str:

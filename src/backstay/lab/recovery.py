@@ -10,10 +10,9 @@ from collections.abc import Callable
 import msgspec
 
 from backstay.apis.backstay import CONFIRMATIONS, INCIDENTS
-from backstay.kube.resource import LEASES, PODS
+from backstay.kube.resource import PODS
 from backstay.lab.cluster import LabCluster
-from backstay.lab.witness import Committed, Happening, workload_of
-from backstay.model.labels import LEASE_NAMESPACE
+from backstay.lab.witness import Asked, Committed, Happening, workload_of
 from backstay.sim.nodes.truth import Entry, What
 
 DETECT, HELD, BARRIER, PROOF, REMOVAL, FIRST_UP, LAST_UP = STAGES = (
@@ -78,13 +77,13 @@ class Recovery:
         elif commit.storage == CONFIRMATIONS.label and new:
             self._at.setdefault(HELD, at)
         elif commit.storage == PODS.label and happening.by is not None and not new:
-            self._hear_deed(happening.by.user, removed=commit.deleted, at=at)
+            self._hear_deed(happening.by, removed=commit.deleted, at=at)
 
-    def _hear_deed(self, user: str, *, removed: bool, at: float) -> None:
+    def _hear_deed(self, by: Asked, *, removed: bool, at: float) -> None:
         if not removed:
             self._at[BARRIER] = at
             return
-        look = self._cluster.witness.look(user, LEASES.label, self.node, LEASE_NAMESPACE)
+        look = self._cluster.witness.lease_look(by, self.node)
         if look is not None:
             self._at.setdefault(PROOF, look.at)
         self._at[REMOVAL] = at

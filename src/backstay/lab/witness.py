@@ -12,10 +12,12 @@ the request meanwhile is the doing of whoever asked.
 * ``Entry``: the truth changed (``sim/nodes/truth.py``).
 
 It also remembers what our controllers have looked at with their own eyes: a write is judged by
-what whoever wrote could know at that moment, not by what came a millisecond too late for that.
+what whoever wrote could know when it *left*, not by what came a millisecond too late for that, and
+not by what has changed while it was on the wire (``terms.py``).
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,19 +25,25 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from backstay.apis.backstay import CONFIRMATIONS
+from backstay.apis.backstay import CONFIRMATIONS, INCIDENTS
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.terms import Terms
 from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE
 from backstay.seam.serve import Answer, Handler, Inbound
+from backstay.settings import Settings
 from backstay.sim.api.requests import Query, Target, route
 from backstay.sim.api.server import ApiServer
 from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Commit, Key, Store, Stored
 from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.fate import left_at
 from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.truth import Entry, Running, Truth
 
 Json = Mapping[str, Any]
+
+_OURS = Settings(identity="")
+OUR_LEASE: Key = (_OURS.namespace, _OURS.lease)
 
 _LAUNCHER = "virt-launcher-"
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -43,9 +51,11 @@ _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass(frozen=True)
 class Asked:
-    """A request of one of ours. ``body`` is empty where it is not a JSON object."""
+    """A request of one of ours, which left at ``sent`` and arrived at ``at``. ``body`` is empty
+    where it is not a JSON object."""
 
     at: float
+    sent: float
     user: str
     method: str
     storage: str
@@ -87,20 +97,22 @@ Happening: TypeAlias = Asked | Committed | Entry
 
 class Witness:
     """One for each cluster. ``is_ours`` tells our controllers by the user that they are;
-    ``renewal`` is how often a kubelet renews its lease, in seconds."""
+    ``renewal`` is how often a kubelet renews its lease, in seconds, and ``hold`` for how long one
+    of ours may act after a renewal."""
 
-    def __init__(self, *, is_ours: Callable[[str], bool], renewal: float) -> None:
+    def __init__(self, *, is_ours: Callable[[str], bool], renewal: float, hold: float) -> None:
         self.calls = 0
         """Requests of ours, also those that only look."""
+        self.terms = Terms(hold)
         self._is_ours = is_ours
         self._asking: Asked | None = None
         self._told: list[Callable[[Happening], None]] = []
         self._cluster: EmbeddedCluster | None = None
         self._api: ApiServer | None = None
-        self._looks: dict[tuple[str, str, Key], Look] = {}
+        self._looks: dict[tuple[str, str, Key], list[Look]] = {}
         self._renewal = renewal
-        self._lives: dict[str, int] = {}
-        self._renewed: dict[str, Look] = {}
+        self._lives: dict[str, list[int]] = {}
+        self._renewed: dict[str, list[Look]] = {}
         self._confirmed: dict[str, int] = {}
         self._marked: dict[str, int] = {}
         self._marked_by_us: set[str] = set()
@@ -136,9 +148,10 @@ class Witness:
         if inbound.method not in _CHANGES:
             self._note_look(user, target, inbound)
             return await self._api.handle(inbound)
+        now, sent = _now(), left_at()
         asked = Asked(
-            _now(), user, inbound.method, target.info.storage, target.key,
-            target.subresource, _body(inbound),
+            now, now if sent is None else sent, user, inbound.method, target.info.storage,
+            target.key, target.subresource, _body(inbound),
         )  # fmt: skip
         self._tell(asked)
         self._asking = asked
@@ -180,36 +193,43 @@ class Witness:
         disarmed = bool(until) and datetime.fromisoformat(until) > self.wall_now()
         return spec.get("mode") == "Armed" and not disarmed
 
-    # What ours could know
+    # What ours could know when something left
 
-    def look(self, user: str, storage: str, name: str, namespace: str = "") -> Look | None:
-        """The last read of this object, and of nothing else, by that one of ours."""
-        return self._looks.get((user, storage, (namespace, name)))
+    def look(self, by: Asked, storage: str, name: str, namespace: str = "") -> Look | None:
+        """The last read of this object, and of nothing else, by whoever asks."""
+        looks = self._looks.get((by.user, storage, (namespace, name)), ())
+        return next((look for look in reversed(looks) if look.at <= by.sent), None)
 
-    def words_seen(self, user: str, node: str) -> list[Look]:
-        """The confirmations of this node's death that were there when that one of ours last
-        looked at them."""
+    def words_seen(self, by: Asked, node: str) -> list[Look]:
+        """The confirmations of this node's death that were there when whoever asks last looked at
+        them."""
+        names = [
+            key[1]
+            for reader, storage, key in self._looks
+            if (reader, storage) == (by.user, CONFIRMATIONS.label)
+        ]
+        looks = (self.look(by, CONFIRMATIONS.label, name) for name in names)
         return [
             look
-            for (reader, storage, _), look in self._looks.items()
-            if (reader, storage) == (user, CONFIRMATIONS.label)
+            for look in looks
+            if look is not None
             and look.stored is not None
             and look.stored.object["spec"]["node"] == node
         ]
 
-    def lease_look(self, user: str, node: str) -> Look | None:
-        """The last read of the node's lease by that one of ours."""
-        return self.look(user, LEASES.label, node, LEASE_NAMESPACE)
+    def lease_look(self, by: Asked, node: str) -> Look | None:
+        """The last read of the node's lease by whoever asks."""
+        return self.look(by, LEASES.label, node, LEASE_NAMESPACE)
 
-    def doubt(self, user: str, node: str) -> str:
-        """Why that one of ours could not take it that the node is dead; empty if somebody vouched
-        for it and no life could be seen since."""
-        seen, lease = self.look(user, NODES.label, node), self.lease_look(user, node)
+    def doubt(self, by: Asked, node: str) -> str:
+        """Why whoever asks could not take it that the node is dead; empty if somebody vouched for
+        it and no life could be seen since."""
+        seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)
         if seen is None or seen.stored is None or lease is None:
             return f"nobody had looked at {node}"
         body = seen.stored.object
         boot = (body["metadata"]["uid"], body["status"]["nodeInfo"]["bootID"])
-        words = (look.stored.object for look in self.words_seen(user, node) if look.stored)
+        words = (look.stored.object for look in self.words_seen(by, node) if look.stored)
         uids = [
             word["metadata"]["uid"]
             for word in words
@@ -217,16 +237,18 @@ class Witness:
         ]
         if not uids:
             return f"nothing vouches for the death of {node}"
-        if max(map(self.confirmed, uids)) < self.life_shown(node) <= lease.version:
+        if max(map(self.confirmed, uids)) < self.life_shown(node, until=lease.version):
             return f"{node} had shown life since its death was confirmed"
-        renewed = self._renewed.get(node)
-        if renewed and renewed.version <= lease.version and _now() - renewed.at < self._renewal:
+        renewals = reversed(self._renewed.get(node, ()))
+        renewed = next((each for each in renewals if each.version <= lease.version), None)
+        if renewed is not None and by.sent - renewed.at < self._renewal:
             return f"{node} had not missed a single renewal of its lease"
         return ""
 
-    def life_shown(self, node: str) -> int:
-        """The version at which its kubelet or its virt-handler was last heard of."""
-        return self._lives.get(node, 0)
+    def life_shown(self, node: str, *, until: float = math.inf) -> int:
+        """The version at which its kubelet or its virt-handler was last heard of, up to then."""
+        versions = reversed(self._lives.get(node, ()))
+        return next((version for version in versions if version <= until), 0)
 
     def confirmed(self, uid: str) -> int:
         """The version at which this confirmation was given."""
@@ -257,7 +279,8 @@ class Witness:
         if target.name and not Query(inbound.query).flag("watch"):
             storage, store = target.info.storage, self.store
             seen = store.get(storage, target.key)
-            self._looks[user, storage, target.key] = Look(_now(), store.version, seen)
+            looks = self._looks.setdefault((user, storage, target.key), [])
+            looks.append(Look(_now(), store.version, seen))
 
     def _hear(self, commit: Commit) -> None:
         asked = self._asking
@@ -274,13 +297,12 @@ class Witness:
         meta = commit.after.object["metadata"]
         match commit.storage:
             case LEASES.label:
-                if commit.after.key[0] == LEASE_NAMESPACE and _renewed(commit):
-                    node = commit.after.key[1]
-                    self._lives[node] = commit.version
-                    self._renewed[node] = Look(_now(), commit.version, commit.after)
+                self._remember_renewal(commit, by)
             case NODES.label:
                 if commit.before is not None and _beat(commit.before) != _beat(commit.after):
-                    self._lives[commit.after.key[1]] = commit.version
+                    self._lives.setdefault(commit.after.key[1], []).append(commit.version)
+            case INCIDENTS.label if by is not None:
+                self.terms.told(by.user, meta["name"], commit.after.object, now=_now())
             case CONFIRMATIONS.label:
                 self._confirmed.setdefault(meta["uid"], commit.version)
             case PODS.label:
@@ -291,11 +313,19 @@ class Witness:
                     if by is not None:
                         self._marked_by_us.add(meta["uid"])
 
+    def _remember_renewal(self, commit: Commit, by: Asked | None) -> None:
+        namespace, name = commit.after.key
+        if namespace == LEASE_NAMESPACE and _renewed(commit):
+            self._lives.setdefault(name, []).append(commit.version)
+            self._renewed.setdefault(name, []).append(Look(_now(), commit.version, commit.after))
+        elif commit.after.key == OUR_LEASE and by is not None and not commit.deleted:
+            self.terms.led(by.user, commit.after.object, sent=by.sent, now=_now())
+
     def _remember_removal(self, commit: Commit, by: Asked | None) -> None:
         pod = commit.after.object
         uid, node = pod["metadata"]["uid"], str(pod["spec"].get("nodeName", ""))
         runs = any(each.uid == uid for each in self.truth.running(node))
-        vouched = by is not None and not self.doubt(by.user, node)
+        vouched = by is not None and not self.doubt(by, node)
         self._removed[uid] = Removed(by is not None, vouched, runs)
 
     def _tell(self, happening: Happening) -> None:

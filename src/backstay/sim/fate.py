@@ -4,6 +4,9 @@ A ``Network`` asks its ``fate`` about each ``Attempt``. The answer says what the
 it, and travels with the request: whoever wraps a handler can read ``current_fate`` and add what
 only the handler's side can do to it. Such a wrapper extends ``Fate`` by its own fields, so that
 one draw, or one line of a script, decides all that goes wrong with a request.
+
+When a request left its sender travels along as well (``left_at``), for those who judge senders: it
+may have been on the wire for minutes.
 """
 
 from collections.abc import Callable
@@ -19,6 +22,7 @@ Loss: TypeAlias = Literal["reset", "silence"]
 """Whether the caller learns of it at once, or by its own timeout."""
 
 FATE: ContextVar["Fate"] = ContextVar("fate")
+LEFT: ContextVar[float] = ContextVar("left")
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -58,6 +62,12 @@ Fates: TypeAlias = Callable[[Attempt], Fate]
 def current_fate() -> Fate:
     """The fate of the request that the calling handler is answering."""
     return FATE.get(ALL_WELL)
+
+
+def left_at() -> float | None:
+    """When the request that the calling handler is answering was put on the wire, in true time;
+    None for one that came another way."""
+    return LEFT.get(None)
 
 
 class Weather(msgspec.Struct, frozen=True, kw_only=True):

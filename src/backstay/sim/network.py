@@ -34,7 +34,7 @@ from backstay.seam.errors import BadAnswer, ConnectFailed, ConnectionLost, Timed
 from backstay.seam.serve import Answer, Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Response, Stream, Transport
-from backstay.sim.fate import ALL_WELL, FATE, Attempt, Fate, Fates
+from backstay.sim.fate import ALL_WELL, FATE, LEFT, Attempt, Fate, Fates
 from backstay.sim.lane import Lane, current_lane
 from backstay.sim.wire import Exchange, Link, Sent, Wires, name_of
 
@@ -85,6 +85,7 @@ class _Listener:
             inbound = await exchange.up.receive()
             assert isinstance(inbound, Inbound)
             FATE.set(exchange.fate)
+            LEFT.set(exchange.began)
             answer = await self._answer(inbound)
             try:
                 loss = exchange.fate.lose_answer or link.lose_answer

@@ -246,6 +246,7 @@ class Exchange:
     def __init__(
         self, link: Link, wires: Wires, fate: Fate, *, caller: Lane | None, server: Lane | None
     ) -> None:
+        self.began = _true_time()
         self.wires = wires
         self.fate = fate
         self.caller = caller

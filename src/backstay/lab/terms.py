@@ -1,0 +1,100 @@
+"""Terms: who led when, and who announced what, as the API and the wires have it.
+
+A lease is given to whoever renews it, for ``hold`` seconds from when the last renewal that was
+accepted had *left*. What a process sends until then it sends by right, and nobody can call it back:
+a request that was held up on its way lands minutes later, when somebody else leads and all is done.
+That must be harmless, and other rules see to it (it names uid and version, and rests on what was
+looked at before it left). What must never be is that something *leaves* afterwards, or that
+somebody else begins before.
+
+So everything here is judged by when a request was put on the wire, never by when it arrived.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Right:
+    """From ``since`` on, somebody could act until ``until``, under ``epoch``."""
+
+    since: float
+    until: float
+    epoch: int
+
+
+@dataclass
+class _Announced:
+    """An intent, from when it was written until its outcome was, or another one."""
+
+    by: str
+    intent: Json
+    since: float
+    until: float = math.inf
+
+
+@dataclass
+class Terms:
+    """See the module. ``user`` is one of ours; ``sent`` is when a request of that one left."""
+
+    hold: float
+    _rights: dict[str, list[_Right]] = field(default_factory=dict)
+    _announced: list[_Announced] = field(default_factory=list)
+    _open: dict[str, _Announced] = field(default_factory=dict)
+
+    def led(self, user: str, lease: Json, *, sent: float, now: float) -> None:
+        """That one has taken, renewed or given up the lease, as it is now."""
+        lasts = self.hold if holder(lease) == user else 0.0
+        right = _Right(now, sent + lasts, transitions(lease))
+        self._rights.setdefault(user, []).append(right)
+
+    def told(self, user: str, name: str, incident: Json, *, now: float) -> None:
+        """That one has written the incident of that name, as it is now."""
+        intent, known = _open_intent(incident), self._open.get(name)
+        if known is not None and known.intent != intent:
+            known.until = now
+            del self._open[name]
+        if intent is not None and name not in self._open:
+            self._open[name] = _Announced(user, intent, now)
+            self._announced.append(self._open[name])
+
+    def epoch(self, user: str, sent: float) -> int:
+        """Of the term in which it left; 0 for one that never led."""
+        right = self._right(user, sent)
+        return 0 if right is None else right.epoch
+
+    def ended(self, user: str, when: float) -> float:
+        """When the right to act ended, or will end, that ``user`` had at that moment."""
+        right = self._right(user, when)
+        return -math.inf if right is None else right.until
+
+    def announced(self, user: str, pod: str, sent: float) -> set[int]:
+        """The epochs under which that one had announced that it would delete ``namespace/name``."""
+        return {
+            each.intent["epoch"]
+            for each in self._announced
+            if each.by == user
+            and each.since <= sent < each.until
+            and any(named.startswith(f"{pod}/") for named in each.intent["pods"])
+        }
+
+    def _right(self, user: str, when: float) -> _Right | None:
+        rights = reversed(self._rights.get(user, []))
+        return next((each for each in rights if each.since <= when), None)
+
+
+def holder(lease: Json) -> str:
+    return str(lease["spec"].get("holderIdentity") or "")
+
+
+def transitions(lease: Json) -> int:
+    return int(lease["spec"].get("leaseTransitions") or 0)
+
+
+def _open_intent(incident: Json) -> Json | None:
+    intent: Json | None = (incident.get("status") or {}).get("intent")
+    return None if not intent or intent.get("outcome") else intent
