@@ -52,6 +52,17 @@ async def server_version(client: KubeClient, *, timeout: float = 10.0) -> Server
     )
 
 
+async def serves(client: KubeClient, resource: Resource, *, timeout: float = 10.0) -> bool:
+    """Whether the server stores objects of this kind, in this very version."""
+    path = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+    try:
+        reply = await client.send(Call(method="GET", path=path, timeout=timeout))
+    except errors.NotFound:
+        return False
+    found = reply.into(_LegacyResources).resources or ()
+    return any(each.name == resource.plural for each in found)
+
+
 async def discover(client: KubeClient, *, timeout: float = 10.0) -> Catalogue:
     """Everything that the server stores."""
     kinds: list[Kind] = []

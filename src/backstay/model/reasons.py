@@ -189,6 +189,52 @@ class Reason(Enum):
         "Nothing stands in its way but the proof.",
     )
 
+    # Addresses that a workload is pinned to
+
+    AddressReleased = Entry(
+        "{addresses} was released from {node}: the new pod of {workload} can have it.",
+        "The workload asks for this address by name. Calico gives it back only when the node "
+        "itself says so, which a dead node never does, so Backstay has done it once the death of "
+        "the node was proven and Calico's records named this very pod as its owner.",
+    )
+    AddressCoolsDown = Entry(
+        "{addresses} was released from {node}: the new pod of {workload} can have it in "
+        "{seconds} s.",
+        "Calico is configured to let addresses rest before they are used again "
+        "(ipCooldownSeconds). The new pod waits for that long.",
+        "calicoctl ipam show --ip={address}",
+    )
+    AddressKept = Entry(
+        "Calico keeps {addresses} for {workload} and gives it to the new pod by itself.",
+        "Since version 3.32 Calico holds the address of a virtual machine under the name of the "
+        "machine. It must not be released, or another pod could get it.",
+    )
+    AddressBound = Entry(
+        "{workload} asks for {addresses}, which Calico lets no node but {node} use.",
+        "Calico is configured with strictAffinity: an address belongs to the node whose block it "
+        "is in. The workload's pod on any other node waits for the address for ever.",
+        "calicoctl ipam configure --strictaffinity=false, or have no address asked for by name",
+    )
+    AddressLeft = Entry(
+        "{addresses} of {workload} was left alone: {because}. The new pod may wait for it.",
+        "An address is released only if Calico's records say that it is this very pod's, and if "
+        "they can be changed. The failover goes on without it.",
+        "calicoctl ipam show --ip={address}",
+    )
+    AddressUnreadable = Entry(
+        "{thing} does not say which addresses {workload} is to have: {because}.",
+        "The annotation cni.projectcalico.org/ipAddrs is to be a JSON list of at most one IPv4 and "
+        "one IPv6 address. Calico starts no pod with one that it cannot read.",
+        "kubectl annotate {object} --overwrite 'cni.projectcalico.org/ipAddrs=[\"ADDRESS\"]'",
+    )
+    AddressHasNoEffect = Entry(
+        "{workload} does not get {addresses}: KubeVirt does not pass on the annotations of a "
+        "VirtualMachine.",
+        "Only the annotations in spec.template.metadata reach the launcher pod, by which Calico "
+        "goes. The machine has some other address, and gets another one when it is moved.",
+        "put cni.projectcalico.org/ipAddrs into spec.template.metadata.annotations of {object}",
+    )
+
     # What is told of an incident
 
     TimelineShortened = Entry(
