@@ -16,6 +16,7 @@ from backstay.apis.backstay import ConfigRow, ConfirmationRow
 from backstay.apis.core import NodeRow
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard
+from backstay.control.history import History
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN, Check
@@ -37,6 +38,7 @@ from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
+from backstay.sources.testimony import Source
 
 _log = logging.getLogger("backstay.app")
 
@@ -87,11 +89,16 @@ class App:
             window=times.suspect,
             on_look=self._looked,
         )
-        self.observer = observer(client, self.nodes, self.operator, times=times)
+        self.sources: tuple[Source, ...] = ()
+        history = History(seams.wall)
+        self.observer = observer(
+            client, self.nodes, self.operator, sources=self.sources, history=history, times=times
+        )
         self.loop = loop(
             client,
             nodes=self.nodes,
             observer=self.observer,
+            history=history,
             guard=guard(client, self.observer, times=times, chain=chain),
             book=self.book,
             teller=Teller(
@@ -131,6 +138,8 @@ class App:
                 tasks.spawn(self.recorder.run(), name="recorder")
             tasks.spawn(self.nodes.run(), name="nodes")
             tasks.spawn(self.operator.run(), name="operator")
+            for source in self.sources:
+                tasks.spawn(source.run(), name=source.name)
             tasks.spawn(self._compare_settings(), name="settings")
             if self.settings.host:
                 callers = Callers(self._client, tasks) if self.settings.is_reachable else None

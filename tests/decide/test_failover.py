@@ -9,12 +9,10 @@ from backstay.decide.failover import (
     CHAIN,
     Action,
     Snapshot,
-    counts,
     decide,
     examine,
-    refuted,
-    sufficient,
 )
+from backstay.decide.proof import counts, proofs, refuted
 from backstay.model.evidence import EvidenceKind
 from backstay.model.node import Life
 from backstay.model.policy import Mode
@@ -159,16 +157,16 @@ def test_a_sign_of_life_after_the_confirmation_contradicts_it(sign: str) -> None
     snapshot = changed(facts={sign: CONFIRMED + 1})
     assert outcome(snapshot) == (Action.HOLD, "EvidenceContradicted")
     assert decided(snapshot).why.code == "EvidenceContradicted"
-    assert decided(snapshot).evidence is None
+    assert decided(snapshot).evidence == ()
 
 
 def test_a_sign_of_life_before_the_confirmation_does_not_contradict_it() -> None:
-    assert refuted(changed(facts={"lease_changed_at": CONFIRMED - 1})) is None
+    assert refuted(changed(facts={"lease_changed_at": CONFIRMED - 1}).heard) is None
 
 
 def test_a_confirmation_of_another_boot_is_not_contradicted_by_this_one() -> None:
     other = changed(facts={"lease_changed_at": CONFIRMED + 1}, word={"boot_id": "b0"})
-    assert refuted(other) is None
+    assert refuted(other.heard) is None
 
 
 def test_guests_whose_handler_still_reports_are_held() -> None:
@@ -215,8 +213,7 @@ def test_what_stands_in_the_way_is_said_in_observation_too() -> None:
 
 
 def test_evidence_is_a_confirmation_of_this_boot_with_its_source() -> None:
-    evidence = sufficient(READY, NOW, times=TIMES)
-    assert evidence is not None
+    [evidence] = proofs(READY.heard, NOW, times=TIMES)
     assert evidence.kind is EvidenceKind.OPERATOR_CONFIRMED
     assert evidence.is_about(node_uid="u1", boot_id="b1")
     assert (evidence.source, evidence.detail, evidence.observed_at) == (
@@ -241,7 +238,7 @@ def test_a_later_confirmation_does_not_outweigh_one_that_life_contradicted() -> 
 def test_life_since_the_suspicion_leaves_no_evidence(sign: str) -> None:
     """Even where the confirmation came after it: a boot that lived is not dead on old silence."""
     alive = changed(facts={sign: SUSPECTED + 1}, word={"seen_at": SUSPECTED + 2})
-    assert sufficient(alive, NOW, times=TIMES) is None
+    assert proofs(alive.heard, NOW, times=TIMES) == ()
 
 
 def test_a_confirmation_counts_until_something_is_heard() -> None:

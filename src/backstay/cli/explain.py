@@ -25,7 +25,8 @@ from backstay.cli.status import controller_sentence, mode_sentence, who_acts
 from backstay.cli.subject import Kind, Subject, parse, unknown
 from backstay.cli.words import ago, bullet, fields, join, next_steps, paragraph, volume
 from backstay.decide import life as lives
-from backstay.decide.failover import CHAIN, Action, Decision, decide, examine, void
+from backstay.decide.failover import CHAIN, Action, Decision, decide, examine
+from backstay.decide.proof import void
 from backstay.decide.readiness import readiness
 from backstay.kube import errors
 from backstay.kube.resource import PODS

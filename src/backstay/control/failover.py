@@ -19,11 +19,13 @@ from functools import partial
 
 from backstay.apis.backstay import IncidentSpec
 from backstay.control.guard import Guard, Outcome
+from backstay.control.history import History
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
-from backstay.decide.failover import Check, Decision, Snapshot, decide, refuted
+from backstay.decide.failover import Check, Decision, Snapshot, decide
 from backstay.decide.life import silence
+from backstay.decide.proof import refuted
 from backstay.decide.readiness import stays_down
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict
@@ -59,6 +61,7 @@ class FailoverLoop:
         *,
         nodes: NodeSource,
         observer: Observer,
+        history: History,
         guard: Guard,
         book: IncidentBook,
         teller: Teller,
@@ -72,6 +75,7 @@ class FailoverLoop:
         self._client = client
         self._nodes = nodes
         self._observer = observer
+        self._history = history
         self._guard = guard
         self._book = book
         self._teller = teller
@@ -104,11 +108,9 @@ class FailoverLoop:
     async def lead(self, term: Term) -> None:
         """Until cancelled; whatever was under way has ended then."""
         queue = WorkQueue[str]("failover", rng=self._rng, parallel=_PARALLEL, last_retry=10.0)
-        self.incidents = {
-            row.spec.node: OpenIncident(self._book, row)
-            for row in await self._book.all()
-            if row.open
-        }
+        rows = await self._book.all()
+        self._history.read(rows)
+        self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
         for name in {*self._nodes.names, *self.incidents}:
             if name in self.incidents or self._observer.is_interesting(name):
                 queue.add(name)
@@ -200,6 +202,7 @@ class FailoverLoop:
         outcome = await self._guard.release(facts.name, term=term, incident=incident, told=told)
         if outcome.released:
             self._released_at[facts.name] = loop.time()
+            self._history.released(len(outcome.released))
             self._teller.took(Stage.REMOVAL, loop.time() - lap)
         return outcome
 
@@ -210,7 +213,7 @@ class FailoverLoop:
         done = not incident.unfinished()
         if watched is not None:
             # A predecessor may have done it all and died before it could say so.
-            nothing_left = done and decision.evidence is not None and snapshot.facts.tainted
+            nothing_left = done and bool(decision.evidence) and snapshot.facts.tainted
             watched.proven = watched.proven or outcome.proof is not None or nothing_left
             watched.recovered = watched.proven and done
         if outcome.released or outcome.why is not None:
@@ -320,7 +323,7 @@ class FailoverLoop:
         incident = self.incidents.get(name)
         if incident is not None and not _heard_of(snapshot, incident):
             return Again(_SOON)
-        contradiction = refuted(snapshot)
+        contradiction = refuted(snapshot.heard)
         if contradiction is None:
             self._let_be(name)
         else:
@@ -329,6 +332,7 @@ class FailoverLoop:
             rebooted = incident.row.spec.boot_id != snapshot.facts.boot_id
             back = (Reason.NodeRebooted if rebooted else Reason.NodeReturned).because(node=name)
             await incident.close(contradiction or back, term=term)
+            self._history.read([incident.row])
             del self.incidents[name]
         return Done()
 
@@ -337,6 +341,7 @@ class FailoverLoop:
         self._let_be(name)
         if incident is not None:
             await incident.close(Reason.NodeGone.because(node=name), term=term)
+            self._history.read([incident.row])
             del self.incidents[name]
         return Done()
 

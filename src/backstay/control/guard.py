@@ -28,6 +28,7 @@ from backstay.act import taints
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.decide.failover import Check, Decision, Snapshot, decide
+from backstay.decide.proof import words
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
@@ -46,10 +47,18 @@ _REPLACED = "it has rebooted, or another node has taken its name"
 
 @dataclass(frozen=True)
 class Proof:
-    """That the node is dead, observed after the barrier. Only ``Guard`` makes one."""
+    """What was observed after the barrier, for each of the workloads. Only ``Guard`` makes one."""
 
-    evidence: Evidence
-    targets: tuple[Workload, ...]
+    grounds: tuple[tuple[Workload, Evidence], ...]
+
+    @property
+    def targets(self) -> tuple[Workload, ...]:
+        return tuple(workload for workload, _ in self.grounds)
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """All that is used, each once, as the decision ordered it."""
+        return tuple(dict.fromkeys(evidence for _, evidence in self.grounds))
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,8 @@ class Guard:
         proof = None if after is None else self._proof(after, targets)
         if proof is None:
             return Outcome(why=_why_not(node, after, self._decide))
-        told(Reason.ProofHolds.because(node=node, because=_as_words(proof.evidence)))
+        for evidence in proof.evidence:
+            told(Reason.ProofHolds.because(node=node, because=words(evidence)))
         gone = await self._each(
             [pod for workload in proof.targets for pod in workload.pods], pod_verbs.remove, term
         )
@@ -136,16 +146,17 @@ class Guard:
 
     def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:
         """What may be removed: decided again, tainted, every pod marked, and asked for before."""
-        decision = self._decide(after)
-        if decision.evidence is None or not after.facts.tainted:
+        if not after.facts.tainted:
             return None
         asked = {pod.uid for workload in targets for pod in workload.pods}
-        provable = tuple(
-            workload
-            for workload in _targets(decision)
-            if all(pod.marked and pod.uid in asked for pod in workload.pods)
+        grounds = tuple(
+            (verdict.workload, verdict.evidence)
+            for verdict in self._decide(after).releases
+            if verdict.evidence is not None
+            and verdict.workload.pods
+            and all(pod.marked and pod.uid in asked for pod in verdict.workload.pods)
         )
-        return Proof(decision.evidence, provable) if provable else None
+        return Proof(grounds) if grounds else None
 
     async def _each(
         self,
@@ -205,7 +216,3 @@ def _why_not(node: str, after: Snapshot | None, decide_on: Callable[[Snapshot], 
     decision = decide_on(after)
     objections = [verdict.why.sentence for verdict in decision.held] or [decision.why.sentence]
     return Reason.ProofExpired.because(node=node, because=objections[0].rstrip("."))
-
-
-def _as_words(evidence: Evidence) -> str:
-    return f"{evidence.source} confirmed it ({evidence.detail}), and it was silent since"

@@ -9,19 +9,26 @@ A standby observes like a leader: whoever takes over knows since when a node has
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-from backstay.decide import life
-from backstay.decide.failover import Snapshot, counts
+from backstay.control.history import History
+from backstay.decide import life, proof
+from backstay.decide.failover import Snapshot
+from backstay.decide.storm import Fleet
 from backstay.kube.client import KubeClient
-from backstay.model.evidence import Confirmation
+from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Policy, Times
 from backstay.model.workload import Workload
 from backstay.sources.lookups import Details
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
+from backstay.sources.testimony import Source
 from backstay.sources.workloads import assemble, describe, read_pods
+
+_DOWN = (Life.SUSPECT, Life.LOST, Life.PROVEN)
 
 
 @dataclass
@@ -41,21 +48,35 @@ class Observer:
     """See the module."""
 
     def __init__(
-        self, client: KubeClient, nodes: NodeSource, operator: OperatorSource, *, times: Times
+        self,
+        client: KubeClient,
+        nodes: NodeSource,
+        operator: OperatorSource,
+        *,
+        sources: Sequence[Source] = (),
+        history: History,
+        times: Times,
     ) -> None:
         self.watched: dict[str, Watched] = {}
+        self.down: set[str] = set()
+        """The nodes that are silent, and not recovered yet."""
         self._client = client
         self._nodes = nodes
         self._operator = operator
+        self._sources = sources
+        self._history = history
         self._times = times
 
     def look(self, name: str) -> Snapshot | None:
         """From what is at hand; None if there is no such node."""
         facts = self._nodes.facts(name)
         if facts is None:
-            self.watched.pop(name, None)
+            self._forget(name)
             return None
-        return self._snapshot(facts, self._operator.policy, self._operator.confirmations(name))
+        said = [source.testimony(facts) for source in self._sources]
+        return self._snapshot(
+            facts, self._operator.policy, self._operator.confirmations(name), _joined(said)
+        )
 
     async def look_closely(self, name: str) -> Snapshot | None:
         """By quorum reads: the node, its lease, its pods, the configuration, the confirmations.
@@ -64,11 +85,22 @@ class Observer:
         """
         policy, confirmations = await self._operator.look_closely(name)
         await self.read_workloads(name)
+        said = await self._ask(name)
         facts = await self._nodes.look_closely(name)
         if facts is None:
-            self.watched.pop(name, None)
+            self._forget(name)
             return None
-        return self._snapshot(facts, policy, confirmations)
+        return self._snapshot(facts, policy, confirmations, said)
+
+    async def _ask(self, name: str) -> Testimony:
+        """All sources at once, each looking anew."""
+        facts, watched = self._nodes.facts(name), self.watched.get(name)
+        if facts is None or watched is None:
+            return Testimony()
+        workloads = watched.workloads or ()
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(s.ask(facts, workloads)) for s in self._sources]
+        return _joined([task.result() for task in asked])
 
     async def read_workloads(self, name: str) -> None:
         """What runs on the node now. What hardly changes is looked up once for each pod."""
@@ -96,36 +128,67 @@ class Observer:
         )
 
     def _snapshot(
-        self, facts: NodeFacts, policy: Policy, confirmations: tuple[Confirmation, ...]
+        self,
+        facts: NodeFacts,
+        policy: Policy,
+        confirmations: tuple[Confirmation, ...],
+        testimony: Testimony,
     ) -> Snapshot:
         now = asyncio.get_running_loop().time()
         watched = self.watched.get(facts.name)
         if watched is None:
             watched = self.watched[facts.name] = Watched(life.born(facts, now))
-        self._step(watched, facts, confirmations, now)
+        heard = proof.Heard(
+            facts=facts,
+            life=watched.life,
+            policy=policy,
+            confirmations=confirmations,
+            testimony=testimony,
+        )
+        self._step(watched, heard, now)
+        workloads = watched.workloads or ()
         return Snapshot(
             facts=facts,
             life=watched.life,
             policy=policy,
-            workloads=watched.workloads or (),
+            workloads=workloads,
             confirmations=confirmations,
+            testimony=testimony,
+            fleet=self._fleet(),
+            attempts=self._history.attempts(
+                (workload.key for workload in workloads),
+                within=policy.cool_down,
+                apart_from=(facts.uid, watched.life.boot_id),
+            ),
             view_age=self._view_age(facts, now),
         )
 
-    def _step(
-        self,
-        watched: Watched,
-        facts: NodeFacts,
-        confirmations: tuple[Confirmation, ...],
-        now: float,
-    ) -> None:
-        before = watched.life.state
+    def _fleet(self) -> Fleet:
+        return Fleet(
+            nodes=len(self._nodes.cache),
+            down=tuple(sorted(self.down)),
+            released=self._history.released_lately(),
+        )
+
+    def _forget(self, name: str) -> None:
+        self.watched.pop(name, None)
+        self.down.discard(name)
+        self._tell_sources()
+
+    def _tell_sources(self) -> None:
+        """Who is to be looked after: the nodes that are not plainly healthy."""
+        facts = [self._nodes.facts(name) for name in sorted(self.down)]
+        for source in self._sources:
+            source.watch([each for each in facts if each is not None])
+
+    def _step(self, watched: Watched, heard: proof.Heard, now: float) -> None:
+        before, facts = watched.life.state, heard.facts
         watched.life = life.step(
             watched.life,
             facts,
             now,
             times=self._times,
-            confirmed=any(counts(confirmation, facts) for confirmation in confirmations),
+            confirmed=proof.is_hastened(heard, now, times=self._times),
             proven=watched.proven,
             recovered=watched.recovered,
             clean=not facts.tainted,
@@ -137,6 +200,9 @@ class Observer:
             watched.proven = watched.recovered = False
         if watched.life.state is Life.HEALTHY:
             watched.workloads = watched.details = None
+        if (facts.name in self.down) is not (watched.life.state in _DOWN):
+            self.down ^= {facts.name}
+            self._tell_sources()
 
     def _view_age(self, facts: NodeFacts, now: float) -> float:
         if not self._nodes.is_sound(facts.name, without=self._known_dead()):
@@ -149,5 +215,9 @@ class Observer:
             name
             for name in names
             if (facts := self._nodes.facts(name)) is not None
-            and any(counts(word, facts) for word in self._operator.confirmations(name))
+            and any(proof.counts(word, facts) for word in self._operator.confirmations(name))
         }
+
+
+def _joined(said: Sequence[Testimony]) -> Testimony:
+    return reduce(Testimony.joined, said, Testimony())

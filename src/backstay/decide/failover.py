@@ -8,29 +8,49 @@ The chain is a value: whoever builds a controller hands it in, so that a test ca
 out and see what goes wrong without it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
 from backstay.decide import life as lives
-from backstay.model.evidence import Confirmation, Evidence, EvidenceKind
+from backstay.decide import proof
+from backstay.decide.policy import terms_of
+from backstay.decide.storm import Fleet, is_storm, most_down
+from backstay.model.evidence import Confirmation, Evidence, Scope, Strength, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
-from backstay.model.policy import Mode, Policy, Times
+from backstay.model.policy import Job, Mode, Ownership, Policy, Terms, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a decision about one node rests on. ``view_age`` is that of the oldest part."""
+    """All that a decision about one node rests on. ``view_age`` is that of the oldest part.
+
+    ``confirmations`` are what people said of the node, ``testimony`` what everything else shows.
+    ``attempts`` says how often each workload (by its key) was failed over of late.
+    """
 
     facts: NodeFacts
     life: NodeLife
     policy: Policy
     workloads: tuple[Workload, ...] = ()
     confirmations: tuple[Confirmation, ...] = ()
+    testimony: Testimony = Testimony()
+    fleet: Fleet = Fleet()
+    attempts: Mapping[str, int] = {}
     view_age: float = 0.0
+
+    @property
+    def heard(self) -> proof.Heard:
+        return proof.Heard(
+            facts=self.facts,
+            life=self.life,
+            policy=self.policy,
+            confirmations=self.confirmations,
+            testimony=self.testimony,
+        )
 
 
 class Action(StrEnum):
@@ -43,20 +63,22 @@ class Action(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What to do with one workload, and why."""
+    """What to do with one workload, and why. ``evidence`` is what a release would rest on."""
 
     workload: Workload
     action: Action
     why: Why
+    evidence: Evidence | None = None
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """For a whole node. ``evidence`` is what a release would rest on."""
+    """For a whole node. ``evidence`` is all that counts, the strongest first, whether or not it
+    is enough for anything."""
 
     node: str
     why: Why
     verdicts: tuple[Verdict, ...] = ()
-    evidence: Evidence | None = None
+    evidence: tuple[Evidence, ...] = ()
 
     @property
     def held(self) -> tuple[Verdict, ...]:
@@ -68,11 +90,18 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One workload in its snapshot: what a check is asked about."""
+    """One workload in its snapshot: what a check is asked about.
+
+    ``proofs`` is all that counts, ``evidence`` that which is enough for this workload on its
+    ``terms``.
+    """
 
     snapshot: Snapshot
     workload: Workload
+    terms: Terms
+    proofs: tuple[Evidence, ...]
     evidence: Evidence | None
+    now: float
     times: Times
 
 
@@ -101,13 +130,11 @@ class Check(Protocol):
 
 def decide(snapshot: Snapshot, now: float, *, times: Times, chain: Sequence[Check]) -> Decision:
     """See the module."""
-    evidence = sufficient(snapshot, now, times=times)
-    verdicts = tuple(
-        _judge(Case(snapshot, workload, evidence, times), chain)
-        for workload in sorted(snapshot.workloads, key=lambda w: (-w.priority, w.key))
-    )
-    why = refuted(snapshot) or snapshot.life.why
-    return Decision(snapshot.facts.name, why, verdicts, evidence)
+    found = proof.proofs(snapshot.heard, now, times=times)
+    cases = [_case(snapshot, workload, found, now, times) for workload in snapshot.workloads]
+    verdicts = tuple(_judge(case, chain) for case in sorted(cases, key=_turn))
+    why = proof.refuted(snapshot.heard) or snapshot.life.why
+    return Decision(snapshot.facts.name, why, verdicts, found)
 
 
 def examine(
@@ -115,8 +142,22 @@ def examine(
 ) -> tuple[Answer, ...]:
     """What every check says about one workload, also after one has objected: the first objection
     decides, and the others are what comes next once that is settled."""
-    case = Case(snapshot, workload, sufficient(snapshot, now, times=times), times)
-    return tuple(_answers(case, chain))
+    found = proof.proofs(snapshot.heard, now, times=times)
+    return tuple(_answers(_case(snapshot, workload, found, now, times), chain))
+
+
+def _case(
+    snapshot: Snapshot, workload: Workload, found: tuple[Evidence, ...], now: float, times: Times
+) -> Case:
+    terms = terms_of(workload, snapshot.policy)
+    enough = proof.best(found, workload, terms)
+    return Case(snapshot, workload, terms, found, enough, now, times)
+
+
+def _turn(case: Case) -> tuple[int, str]:
+    """Who is more important comes first."""
+    own = case.workload.priority
+    return (-(own if case.terms.priority is None else case.terms.priority), case.workload.key)
 
 
 def _answers(case: Case, chain: Sequence[Check]) -> Iterator[Answer]:
@@ -124,80 +165,12 @@ def _answers(case: Case, chain: Sequence[Check]) -> Iterator[Answer]:
         yield Answer(check.__name__, check(case))
 
 
-def sufficient(snapshot: Snapshot, now: float, *, times: Times) -> Evidence | None:
-    """What covers this boot of the node, unless life has refuted it."""
-    facts, life = snapshot.facts, snapshot.life
-    if lives.shows_life(life, facts) or lives.guests_alive(life, facts, times):
-        return None
-    for confirmation in snapshot.confirmations:
-        if counts(confirmation, facts):
-            return Evidence(
-                kind=EvidenceKind.OPERATOR_CONFIRMED,
-                node=facts.name,
-                node_uid=facts.uid,
-                boot_id=facts.boot_id,
-                source=confirmation.by,
-                detail=confirmation.reason,
-                observed_at=now,
-            )
-    return None
-
-
-def counts(confirmation: Confirmation, facts: NodeFacts) -> bool:
-    """Whether it is about this boot, and nothing of the node was heard since it was given."""
-    return void(confirmation, facts) is None
-
-
-def is_about(confirmation: Confirmation, facts: NodeFacts) -> bool:
-    """Whether it speaks of this very boot."""
-    return (confirmation.node_uid, confirmation.boot_id) == (facts.uid, facts.boot_id)
-
-
-def void(confirmation: Confirmation, facts: NodeFacts) -> str | None:
-    """Why a confirmation does not count, in words."""
-    if not is_about(confirmation, facts):
-        return "it was given for another boot of the node"
-    if _sign_after(confirmation, facts) is not None:
-        return "the node has shown life since"
-    if confirmation.last_renewal != facts.renewal:
-        return "the node's lease was renewed after it was given"
-    if confirmation.last_heartbeat != facts.heartbeat:
-        return "the node's virt-handler sent a heartbeat after it was given"
-    return None
-
-
-def refuted(snapshot: Snapshot) -> Why | None:
-    """That a confirmation of this boot is contradicted by a sign of life, if it is."""
-    facts = snapshot.facts
-    for confirmation in snapshot.confirmations:
-        sign = _sign_after(confirmation, facts)
-        if sign is not None and is_about(confirmation, facts):
-            return Reason.EvidenceContradicted.because(node=facts.name, sign=sign)
-    return None
-
-
-def _sign_after(confirmation: Confirmation, facts: NodeFacts) -> str | None:
-    """A sign of life that came after the confirmation.
-
-    We hear of a confirmation at once and of a renewal with the next look at the leases, so what
-    we saw later may be older. Where the confirmation names it as the last one, it is.
-    """
-    moment = confirmation.seen_at
-    known = confirmation.last_renewal and confirmation.last_renewal == facts.renewal
-    if facts.lease_changed_at is not None and facts.lease_changed_at > moment and not known:
-        return "its kubelet renewed its lease"
-    known = confirmation.last_heartbeat and confirmation.last_heartbeat == facts.heartbeat
-    if facts.heartbeat_changed_at is not None and facts.heartbeat_changed_at > moment and not known:
-        return "its virt-handler sent a heartbeat"
-    return None
-
-
 def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
     for answer in _answers(case, chain):
         if answer.objection is not None:
             return Verdict(case.workload, answer.objection.action, answer.objection.why)
     why = Reason.MayBeReleased.because(workload=case.workload, node=case.snapshot.facts.name)
-    return Verdict(case.workload, Action.RELEASE, why)
+    return Verdict(case.workload, Action.RELEASE, why, case.evidence)
 
 
 # The checks, each the answer to one question
@@ -234,8 +207,8 @@ def is_it_known(case: Case) -> Objection | None:
 
 
 def is_it_protected(case: Case) -> Objection | None:
-    workload, policy = case.workload, case.snapshot.policy
-    because = _why_unprotected(workload, policy)
+    workload = case.workload
+    because = _why_unprotected(case)
     if because is None:
         return None
     kind = "pod" if workload.kind is not WorkloadKind.VIRTUAL_MACHINE else "vm"
@@ -244,12 +217,13 @@ def is_it_protected(case: Case) -> Objection | None:
     return Objection(Action.LEAVE, why)
 
 
-def _why_unprotected(workload: Workload, policy: Policy) -> str | None:
-    if workload.label is False:
-        return "its label backstay.dev/protect says so"
-    if not workload.restarts and workload.label is None:
+def _why_unprotected(case: Case) -> str | None:
+    workload, policy, protect = case.workload, case.snapshot.policy, case.terms.protect
+    if protect is False:
+        return f"{case.terms.origins.get('protect', 'its owner')} says so"
+    if not workload.restarts and protect is None:
         return "nobody would create it anew"
-    if workload.label is True:
+    if protect is True:
         return None
     if workload.kind is WorkloadKind.OTHER:
         return "it is neither a virtual machine nor a StatefulSet's"
@@ -259,6 +233,14 @@ def _why_unprotected(workload: Workload, policy: Policy) -> str | None:
         WorkloadKind.STATEFUL_SET: policy.stateful_sets,
     }
     return None if wanted[workload.kind] else "the configuration leaves its kind out"
+
+
+def is_it_our_job(case: Case) -> Objection | None:
+    """One program for one job: where another was found to do it, ours keeps still."""
+    owner = case.snapshot.policy.owner_of(Job.FAILOVER)
+    if owner is Ownership.OURS:
+        return None
+    return Objection(Action.LEAVE, Reason.NotOurJob.because(job=Job.FAILOVER, owner=owner))
 
 
 def is_node_exempt(case: Case) -> Objection | None:
@@ -292,15 +274,38 @@ def is_view_fresh(case: Case) -> Objection | None:
 
 
 def is_evidence_contradicted(case: Case) -> Objection | None:
-    why = refuted(case.snapshot)
+    why = proof.refuted(case.snapshot.heard)
     return None if why is None else Objection(Action.HOLD, why)
 
 
 def is_guest_alive(case: Case) -> Objection | None:
     snapshot = case.snapshot
-    if not lives.guests_alive(snapshot.life, snapshot.facts, case.times):
+    if _is_stopped(case) or not lives.guests_alive(snapshot.life, snapshot.facts, case.times):
         return None
     why = Reason.GuestAliveKubeletDead.because(node=snapshot.facts.name, workload=case.workload)
+    return Objection(Action.HOLD, why)
+
+
+def does_node_answer(case: Case) -> Objection | None:
+    """Something at the node answers, be it with a refusal: it has power, and may run guests."""
+    facts = case.snapshot.facts
+    answer = proof.answered(case.snapshot.heard, case.times)
+    if answer is None or (case.evidence and case.evidence.kind.scope is not Scope.NODE):
+        return None
+    why = Reason.NodeAnswers.because(node=facts.name, channel=answer.channel)
+    return Objection(Action.HOLD, why)
+
+
+def _is_stopped(case: Case) -> bool:
+    return case.evidence is not None and case.evidence.kind.scope is Scope.GUEST
+
+
+def has_it_been_tried_too_often(case: Case) -> Objection | None:
+    tried, policy = case.snapshot.attempts.get(case.workload.key, 0), case.snapshot.policy
+    if tried < policy.attempts:
+        return None
+    minutes = round(policy.cool_down / 60)
+    why = Reason.AttemptCap.because(workload=case.workload, count=tried, minutes=minutes)
     return Objection(Action.HOLD, why)
 
 
@@ -309,17 +314,47 @@ def is_it_proven(case: Case) -> Objection | None:
         return None
     workload, facts = case.workload, case.snapshot.facts
     for confirmation in case.snapshot.confirmations:
-        because = void(confirmation, facts)
-        if because is not None and is_about(confirmation, facts):
+        because = proof.void(confirmation, facts, case.snapshot.testimony.answers)
+        if because is not None and proof.is_about(confirmation, facts):
             why = Reason.ConfirmationRefused.because(node=facts.name, because=because)
             return Objection(Action.HOLD, why)
-    why = Reason.ProofMissing.because(workload=workload, node=facts.name, risk=_risk(workload))
+    risk, missing = _risk(workload), _missing(case)
+    why = Reason.ProofMissing.because(
+        workload=workload, node=facts.name, risk=risk, missing=missing
+    )
     return Objection(Action.HOLD, why)
 
 
 def _risk(workload: Workload) -> str:
     claims = [volume.claim for volume in workload.volumes]
     return f"write to {', '.join(claims)}" if claims else "be running there"
+
+
+def _missing(case: Case) -> str:
+    """Why what there is does not suffice: the strongest piece of evidence is named."""
+    for evidence in case.proofs:
+        because = proof.objection(evidence, case.workload, case.terms)
+        return f" (there is {evidence.kind}, but {because})"
+    if case.terms.minimum is not Strength.PRESUMED:
+        return ""
+    waits = proof.why_not_presumed(case.snapshot.heard, case.now, times=case.times)
+    return f" (to presume its death, {waits})" if waits else ""
+
+
+def is_it_a_storm(case: Case) -> Objection | None:
+    """After the question of proof, because what is observed goes on in a storm, at a walk."""
+    fleet, policy = case.snapshot.fleet, case.snapshot.policy
+    if case.evidence is None or not is_storm(fleet, policy):
+        return None
+    presumed = case.evidence.kind.strength is Strength.PRESUMED
+    if not presumed and fleet.released < policy.storm_pace:
+        return None
+    reason = Reason.StormHold if presumed else Reason.StormPaced
+    most = most_down(fleet.nodes, policy)
+    why = reason.because(
+        workload=case.workload, count=len(fleet.down), nodes=fleet.nodes, most=most
+    )
+    return Objection(Action.HOLD, why)
 
 
 def may_we_act(case: Case) -> Objection | None:
@@ -339,11 +374,15 @@ CHAIN: tuple[Check, ...] = (
     does_it_run_elsewhere,
     is_it_known,
     is_it_protected,
+    is_it_our_job,
     is_node_exempt,
     can_it_run_elsewhere,
     is_view_fresh,
     is_evidence_contradicted,
     is_guest_alive,
+    does_node_answer,
+    has_it_been_tried_too_often,
     is_it_proven,
+    is_it_a_storm,
     may_we_act,
 )

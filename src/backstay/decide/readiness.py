@@ -10,7 +10,8 @@ from enum import StrEnum
 import msgspec
 
 from backstay.decide.failover import Action, Check, Snapshot, Verdict, decide
-from backstay.model.evidence import Confirmation
+from backstay.decide.storm import Fleet
+from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.node import Life, NodeLife
 from backstay.model.policy import Mode, Times
 from backstay.model.reasons import Reason, Why
@@ -155,7 +156,14 @@ def _as_if_dead(snapshot: Snapshot) -> Snapshot:
     )
     policy = msgspec.structs.replace(snapshot.policy, mode=Mode.ARMED)
     return msgspec.structs.replace(
-        snapshot, facts=facts, life=life, policy=policy, confirmations=(), view_age=0.0
+        snapshot,
+        facts=facts,
+        life=life,
+        policy=policy,
+        confirmations=(),
+        testimony=Testimony(),
+        fleet=Fleet(),
+        view_age=0.0,
     )
 
 

@@ -17,13 +17,22 @@ from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard, Outcome, Proof
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
-from backstay.decide import failover
-from backstay.decide.failover import CHAIN, Action, Case, Check, Decision, Objection, Snapshot
+from backstay.decide import proof
+from backstay.decide.failover import (
+    CHAIN,
+    Action,
+    Case,
+    Check,
+    Decision,
+    Objection,
+    Snapshot,
+    may_we_act,
+)
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import Leadership, Term
 from backstay.kube.queue import Done, Result
 from backstay.kube.resource import NODES, PODS
-from backstay.model.evidence import Confirmation
+from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.incident import IncidentStatus
 from backstay.model.labels import TAINT
 from backstay.model.node import NodeFacts
@@ -65,11 +74,15 @@ class Credulous(Observer):
     """Takes every word for what ``_believe`` makes of it."""
 
     def _snapshot(
-        self, facts: NodeFacts, policy: Policy, confirmations: tuple[Confirmation, ...]
+        self,
+        facts: NodeFacts,
+        policy: Policy,
+        confirmations: tuple[Confirmation, ...],
+        testimony: Testimony,
     ) -> Snapshot:
         seen = self._see(facts)
         believed = tuple(self._believe(word, seen) for word in confirmations)
-        return super()._snapshot(seen, policy, believed)
+        return super()._snapshot(seen, policy, believed, testimony)
 
     def _see(self, facts: NodeFacts) -> NodeFacts:
         return facts
@@ -80,7 +93,7 @@ class Credulous(Observer):
 
 class OfAnyBoot(Credulous):
     def _believe(self, word: Confirmation, facts: NodeFacts) -> Confirmation:
-        same = failover.is_about(word, facts)
+        same = proof.is_about(word, facts)
         return word if same else _word(facts)
 
 
@@ -342,7 +355,7 @@ def chain_without(check: Check) -> tuple[Check, ...]:
 def do_we_only_observe(case: Case) -> Objection | None:
     """The last check of the chain, without the one half of it."""
     policy = case.snapshot.policy
-    return failover.may_we_act(case) if policy.mode is Mode.OBSERVE else None
+    return may_we_act(case) if policy.mode is Mode.OBSERVE else None
 
 
 def is_it_an_even_second(case: Case) -> Objection | None:

@@ -3,6 +3,9 @@
 Evidence belongs to one boot of one node, and was had at a moment of our own monotonic clock. It is
 never inherited: a new leader observes again, and what is recorded of it is history. Where it is
 looked at again after the barrier (docs/safety.md), it is a new piece of evidence.
+
+What sources hand in is **testimony**: what somebody said or something showed, and when we saw it.
+Whether it amounts to evidence is for ``decide/proof.py`` to say.
 """
 
 from enum import StrEnum
@@ -10,15 +13,69 @@ from enum import StrEnum
 import msgspec
 
 
+class Scope(StrEnum):
+    """What a piece of evidence speaks of."""
+
+    NODE = "Node"
+    """Nothing of this boot runs any more."""
+    VOLUMES = "Volumes"
+    """The storage refuses the node: these volumes cannot be written from there."""
+    GUEST = "Guest"
+    """One guest has stopped, whatever else runs."""
+
+
+class Strength(StrEnum):
+    """How it is known, the strongest first."""
+
+    OBSERVED = "Observed"
+    """Something that would not say so if it were not true: a power supply, a storage, a boot id."""
+    CONFIRMED = "Confirmed"
+    """A person vouches for it."""
+    PRESUMED = "Presumed"
+    """Silence, or the word of another program: it takes the owner's consent to act on it."""
+
+    def suffices(self, minimum: "Strength") -> bool:
+        ranks = list(Strength)
+        return ranks.index(self) <= ranks.index(minimum)
+
+
 class EvidenceKind(StrEnum):
-    """How it is known."""
+    """What shows it."""
 
-    OPERATOR_CONFIRMED = "OperatorConfirmed"
     REBOOTED = "Rebooted"
+    PROVIDER_OFF = "ProviderOff"
+    STORAGE_FENCED = "StorageFenced"
+    GUEST_STOPPED = "GuestStopped"
+    OPERATOR_CONFIRMED = "OperatorConfirmed"
+    FOREIGN_ASSERTION = "ForeignAssertion"
+    PRESUMED = "Presumed"
+
+    @property
+    def scope(self) -> Scope:
+        return _SCOPES.get(self, Scope.NODE)
+
+    @property
+    def strength(self) -> Strength:
+        return _STRENGTHS.get(self, Strength.OBSERVED)
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """``observed_at`` is the event loop's time; ``source`` names the object or person."""
+_SCOPES = {
+    EvidenceKind.STORAGE_FENCED: Scope.VOLUMES,
+    EvidenceKind.GUEST_STOPPED: Scope.GUEST,
+}
+_STRENGTHS = {
+    EvidenceKind.OPERATOR_CONFIRMED: Strength.CONFIRMED,
+    EvidenceKind.FOREIGN_ASSERTION: Strength.PRESUMED,
+    EvidenceKind.PRESUMED: Strength.PRESUMED,
+}
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``observed_at`` is the event loop's time; ``source`` names the object or person.
+
+    ``volumes`` are the persistent volumes that evidence of that scope covers, ``guest`` the uid of
+    the launcher whose guest has stopped.
+    """
 
     kind: EvidenceKind
     node: str
@@ -27,6 +84,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     detail: str
     observed_at: float
+    volumes: tuple[str, ...] = ()
+    guest: str = ""
 
     def is_about(self, *, node_uid: str, boot_id: str) -> bool:
         return (self.node_uid, self.boot_id) == (node_uid, boot_id)
@@ -51,3 +110,90 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: float
     last_renewal: str = ""
     last_heartbeat: str = ""
+
+
+class OutOfService(msgspec.Struct, frozen=True, kw_only=True):
+    """Kubernetes' own taint for a node that is off, put there by somebody else.
+
+    ``seen_at`` is when we saw it come; one that was there when we began to look is None, because
+    it may be older than the node's last sign of life. ``person`` is True if nothing but a person's
+    tool has written it.
+    """
+
+    by: str
+    person: bool
+    seen_at: float | None
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
+    """The storage was asked to refuse a node, and has said that it does. ``volumes`` are the
+    persistent volumes that it speaks of."""
+
+    name: str
+    detail: str
+    volumes: tuple[str, ...]
+    observed_at: float
+    ours: bool = False
+
+
+class ProviderState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the provider of the machine says of it, as of ``observed_at``."""
+
+    source: str
+    instance: str
+    off: bool
+    detail: str
+    observed_at: float
+
+
+class GuestStop(msgspec.Struct, frozen=True, kw_only=True):
+    """A living virt-handler says that it has seen a guest stop."""
+
+    launcher: str
+    """The uid of its pod."""
+    detail: str
+    observed_at: float
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """That a node does not answer on one channel, as seen from one place.
+
+    ``since`` is the first question without an answer after the last answer. ``proven_at`` is when
+    the same channel last worked from the same place, towards ``proven_on``: without that it may be
+    the questioner who is cut off.
+    """
+
+    channel: str
+    vantage: str
+    since: float
+    asked_at: float
+    proven_at: float | None = None
+    proven_on: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """That a node answered, be it with a refusal: something is alive there."""
+
+    channel: str
+    at: float
+
+
+class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that sources have to say of one node, apart from people's confirmations."""
+
+    taint: OutOfService | None = None
+    fences: tuple[Fence, ...] = ()
+    provider: ProviderState | None = None
+    stops: tuple[GuestStop, ...] = ()
+    silences: tuple[Silence, ...] = ()
+    answers: tuple[Answer, ...] = ()
+
+    def joined(self, other: "Testimony") -> "Testimony":
+        return Testimony(
+            taint=self.taint or other.taint,
+            fences=self.fences + other.fences,
+            provider=self.provider or other.provider,
+            stops=self.stops + other.stops,
+            silences=self.silences + other.silences,
+            answers=self.answers + other.answers,
+        )

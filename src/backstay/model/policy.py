@@ -1,8 +1,16 @@
-"""Policy: what the people who run the cluster have allowed."""
+"""Policy: what the people who run the cluster, and the owners of a workload, have allowed.
 
+The cluster's configuration bounds everything: what an owner asks for within a namespace counts
+only as far as the cluster lets it. ``decide/policy.py`` brings the two together into the ``Terms``
+of one workload.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
+
+from backstay.model.evidence import Strength
 
 
 class Mode(StrEnum):
@@ -11,23 +19,123 @@ class Mode(StrEnum):
     DISARMED = "Disarmed"
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds now. A disarming that has run out is no longer in here."""
+class OnKubeletLoss(StrEnum):
+    """What happens to a healthy guest whose kubelet has died."""
+
+    LEAVE = "Leave"
+    MIGRATE = "Migrate"
+    """It is migrated live; if that fails it is left."""
+    STOP_AND_MOVE = "StopAndMove"
+    """It is migrated live; if that fails it is shut down and started elsewhere."""
+
+
+class Detach(StrEnum):
+    """How the volumes of a node that is proven dead are freed for other nodes."""
+
+    ATTACHMENTS = "Attachments"
+    OUT_OF_SERVICE = "OutOfServiceTaint"
+    LEAVE = "Leave"
+
+
+class Job(StrEnum):
+    """What exactly one program should do on a node."""
+
+    FAILOVER = "failover"
+    DETACH = "detach"
+    ADDRESSES = "addresses"
+    FENCING = "fencing"
+    MAINTENANCE = "maintenance"
+
+
+class Ownership(StrEnum):
+    OURS = "Ours"
+    FOREIGN = "Foreign"
+    OFF = "Off"
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for one workload. ``origins`` says of each field who has set it.
+
+    ``minimum`` is the weakest proof on which it may be started elsewhere.
+    """
+
+    protect: bool | None = None
+    minimum: Strength = Strength.CONFIRMED
+    presume_block: bool = False
+    on_kubelet_loss: OnKubeletLoss = OnKubeletLoss.LEAVE
+    detach: Detach = Detach.ATTACHMENTS
+    start: bool = False
+    """Whether a guest that its run strategy would leave down is started."""
+    singleton: bool = False
+    """Two copies are harmful even if they cannot write: proof about its volumes is not enough."""
+    priority: int | None = None
+    origins: Mapping[str, str] = {}
+
+
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One expression of a label selector. ``operator`` is one of Kubernetes' four."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class AvailabilityRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An AvailabilityPolicy of a namespace: what its owners ask for. None is "not said"."""
+
+    namespace: str
+    name: str
+    requirements: tuple[Requirement, ...] = ()
+    protect: bool | None = None
+    minimum: Strength | None = None
+    on_kubelet_loss: OnKubeletLoss | None = None
+    detach: Detach | None = None
+    start: bool | None = None
+    singleton: bool | None = None
+    priority: int | None = None
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds now in the cluster. A disarming that has run out is no longer in here.
+
+    ``weakest`` bounds what owners may consent to. ``presume_after`` is never below the floor that
+    ``decide/proof.py`` keeps. ``storm_most`` is how many nodes may be down before it counts as a
+    storm; None leaves it to their number. ``storm_released`` is why a person has lifted that.
+    """
 
     mode: Mode = Mode.OBSERVE
     disarmed_until: str = ""
     disarmed_because: str = ""
     virtual_machines: bool = True
     stateful_sets: bool = True
+    weakest: Strength = Strength.PRESUMED
+    presume_block: bool = False
+    presume_after: float = 150.0
+    on_kubelet_loss: OnKubeletLoss = OnKubeletLoss.LEAVE
+    detach: Detach = Detach.ATTACHMENTS
+    start: bool = False
+    storm_most: int | None = None
+    storm_released: str = ""
+    storm_pace: int = 60
+    """How many workloads may be released in a minute while there is a storm."""
+    attempts: int = 3
+    cool_down: float = 3600.0
+    owners: Mapping[Job, Ownership] = {}
+    rules: tuple[AvailabilityRule, ...] = ()
+
+    def owner_of(self, job: Job) -> Ownership:
+        return self.owners.get(job, Ownership.OURS)
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
     """In seconds. The defaults fit a kubelet that renews its lease every 10 s.
 
     ``suspect`` and ``lost``: silence of the lease. ``confirmed``: the silence that must be seen
-    although a person has confirmed the death, a little more than one renewal. ``fresh``: how old
-    a view may be that is acted on. ``heartbeat``: how long virt-handler, once it has outlived the
-    kubelet, counts as alive after it was last heard of; it beats every 60 to 132 s.
+    although something stronger than silence shows the death, a little more than one renewal.
+    ``fresh``: how old a view may be that is acted on. ``heartbeat``: how long virt-handler, once
+    it has outlived the kubelet, counts as alive after it was last heard of; it beats every 60 to
+    132 s. ``answer``: the same for whatever answers at a node's ports. ``presume``: the shortest
+    silence from which a death is ever presumed.
     """
 
     suspect: float = 22.0
@@ -35,12 +143,10 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     confirmed: float = 12.0
     fresh: float = 10.0
     heartbeat: float = 150.0
+    answer: float = 30.0
+    presume: float = 150.0
 
     def scaled(self, factor: float) -> "Times":
         return Times(
-            suspect=self.suspect * factor,
-            lost=self.lost * factor,
-            confirmed=self.confirmed * factor,
-            fresh=self.fresh * factor,
-            heartbeat=self.heartbeat * factor,
+            **{field: value * factor for field, value in msgspec.structs.asdict(self).items()}
         )

@@ -119,10 +119,41 @@ class Reason(Enum):
         "restart the kubelet on {node}",
     )
     ProofMissing = Entry(
-        "{workload} is held: nothing proves that {node} is dead, so it may still {risk}.",
+        "{workload} is held: nothing proves that {node} is dead, so it may still {risk}{missing}.",
         "The node is silent, but a node that is only cut off could still run the workload. A "
         "second copy would write to the same disk. It is restarted as soon as there is proof.",
         "make sure that {node} is off, then: backstay confirm-dead {node}",
+    )
+    NodeAnswers = Entry(
+        "{node} is silent, but its {channel} answers: it is not dead.",
+        "The node does not renew its lease, and yet something at its address answers, be it with a "
+        "refusal. It has power and may run its guests; nothing is taken from it.",
+        "look at {node}: is its kubelet running, and can it reach the API server?",
+    )
+    AttemptCap = Entry(
+        "{workload} was failed over {count} times in {minutes} minutes and is left where it is.",
+        "Something that dies wherever it is put may be what kills the nodes. It is failed over "
+        "again after a while, or at once if the configuration allows more (limits.attempts).",
+        "find out why its nodes die, before it is moved to the next one",
+    )
+    StormHold = Entry(
+        "{workload} is held: {count} of {nodes} nodes are silent at once, and where more than "
+        "{most} are, silence proves nothing.",
+        "So many deaths at once are more likely one broken network, or one mistake of ours. "
+        "Nothing is done that rests on silence; what is observed, or confirmed by a person, "
+        "goes on.",
+        "find out what they have in common; if they are off: backstay storm release --reason WHY",
+    )
+    StormPaced = Entry(
+        "{workload} waits for its turn: {count} of {nodes} nodes are down at once.",
+        "Its node is proven dead. In a storm so many workloads are moved that the nodes which are "
+        "left could drown in them: they are released a few at a time.",
+    )
+    NotOurJob = Entry(
+        "The configuration says that {job} is not ours to do ({owner}).",
+        "Another program was found to do this job, or somebody has switched it off. Two programs "
+        "that do the same to one node would get into each other's way.",
+        "backstay config show",
     )
     ProofExpired = Entry(
         "The proof that {node} is dead no longer holds: {because}.",
@@ -156,6 +187,11 @@ class Reason(Enum):
         "{by} confirmed that {node} is dead: {because}.",
         "A person vouches that this boot of the node is off. It counts until a sign of life is "
         "seen, or until it is withdrawn.",
+    )
+    EvidenceFound = Entry(
+        "{kind} of {node}: {because}.",
+        "Something shows that the node, or what ran there, can no longer write. What it is enough "
+        "for is decided for each workload.",
     )
     BarrierRaised = Entry(
         "{node} takes no new pods, and {count} of its pods are marked as deleted.",
@@ -225,7 +261,7 @@ class Reason(Enum):
         "{thing} does not say which addresses {workload} is to have: {because}.",
         "The annotation cni.projectcalico.org/ipAddrs is to be a JSON list of at most one IPv4 and "
         "one IPv6 address. Calico starts no pod with one that it cannot read.",
-        "kubectl annotate {object} --overwrite 'cni.projectcalico.org/ipAddrs=[\"ADDRESS\"]'",
+        "kubectl edit {object}",
     )
     AddressHasNoEffect = Entry(
         "{workload} does not get {addresses}: KubeVirt does not pass on the annotations of a "

@@ -1,8 +1,12 @@
 """Workloads: what runs on a node, what it could write to, and whether it can run elsewhere."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
+
+from backstay.model.addresses import AddressClaim
+from backstay.model.reasons import Why
 
 
 class WorkloadKind(StrEnum):
@@ -72,6 +76,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     end of a migration."""
     unread: str = ""
     """Why it is not known who would start it again; empty if it is known."""
+    addresses: tuple[AddressClaim, ...] = ()
+    """Those that its pods here hold, where somebody has asked for some by name."""
+    notes: tuple[Why, ...] = ()
+    """What is wrong with how it asks for addresses."""
+    labels: Mapping[str, str] = {}
+    """Those of the pod, the instance and the machine, the latter's first."""
 
     @property
     def key(self) -> str:

@@ -64,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     why: Why
     verdicts: tuple[Judged, ...] = ()
-    evidence: Evidence | None = None
+    evidence: tuple[Evidence, ...] = ()
 
     def says_the_same(self, other: "Outcome") -> bool:
         """Whether only numbers of seconds differ, or when evidence was looked at."""
@@ -85,8 +85,7 @@ def chain_names(chain: Sequence[Check]) -> tuple[str, ...]:
 
 
 def _subjects(outcome: Outcome) -> dict[str, tuple[object, Why]]:
-    evidence = outcome.evidence
-    proof = (evidence.kind, evidence.source, evidence.detail) if evidence else None
+    proof = tuple((each.kind, each.source) for each in outcome.evidence)
     each: dict[str, tuple[object, Why]] = {"": (proof, outcome.why)}
     return each | {v.workload: (v.action, v.why) for v in outcome.verdicts}
 

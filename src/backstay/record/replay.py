@@ -119,8 +119,8 @@ def _sentences(outcome: Outcome) -> dict[str, str]:
     return each | {v.workload: f"{v.action}: {_said(v.why)}" for v in outcome.verdicts}
 
 
-def _proof(evidence: Evidence | None) -> str:
-    return f"{evidence.kind} by {evidence.source}: {evidence.detail}" if evidence else ""
+def _proof(evidence: Iterable[Evidence]) -> str:
+    return "; ".join(f"{each.kind} by {each.source}: {each.detail}" for each in evidence)
 
 
 def _said(why: Why) -> str:

@@ -20,7 +20,7 @@ from datetime import datetime
 import msgspec
 
 from backstay.decide.failover import Action, Decision, Verdict
-from backstay.model.evidence import Evidence
+from backstay.model.evidence import Evidence, EvidenceKind
 from backstay.model.incident import (
     EvidenceRecord,
     IncidentStatus,
@@ -72,7 +72,7 @@ def same_why(one: Why, other: Why) -> bool:
     """Whether two reasons say the same thing, but for how many seconds it has lasted."""
     if (one.code, one.next) != (other.code, other.next):
         return False
-    return _SECONDS.sub("", one.sentence) == _SECONDS.sub("", other.sentence)
+    return _timeless(one.sentence) == _timeless(other.sentence)
 
 
 def told(
@@ -96,8 +96,7 @@ def told(
     evidence = _evidence(status.evidence, decision.evidence, now_text)
     why = _kept(status, decision.why)
     lines = [] if (why.code, why.sentence) == (status.code, status.sentence) else [why]
-    if evidence != status.evidence:
-        lines.append(_confirmed(decision))
+    lines += [_found(each) for each in decision.evidence if not _is_known(status.evidence, each)]
     lines += [*moments, *_changes(status.workloads, workloads)]
     why = _next_step(why, workloads)
     return bounded(
@@ -262,22 +261,35 @@ def _held_first(records: tuple[WorkloadRecord, ...]) -> tuple[WorkloadRecord, ..
 
 
 def _evidence(
-    before: tuple[EvidenceRecord, ...], evidence: Evidence | None, now_text: str
+    before: tuple[EvidenceRecord, ...], found: Sequence[Evidence], now_text: str
 ) -> tuple[EvidenceRecord, ...]:
-    if evidence is None:
-        return before
-    kind, source, detail = evidence.kind.value, _cut(evidence.source), _cut(evidence.detail)
-    if (kind, source, detail) in {(each.kind, each.source, each.detail) for each in before}:
-        return before
-    return (*before, EvidenceRecord(kind, source, detail, now_text))[-_MOST_EVIDENCE:]
-
-
-def _confirmed(decision: Decision) -> Why:
-    evidence = decision.evidence
-    assert evidence is not None
-    return Reason.DeathConfirmed.because(
-        by=evidence.source, node=decision.node, because=evidence.detail
+    new = (
+        EvidenceRecord(each.kind.value, _cut(each.source), _cut(each.detail), now_text)
+        for each in found
+        if not _is_known(before, each)
     )
+    return (*before, *new)[-_MOST_EVIDENCE:]
+
+
+def _is_known(before: Sequence[EvidenceRecord], evidence: Evidence) -> bool:
+    """Silence grows by the second and is the same silence."""
+    kind, source, detail = evidence.kind.value, _cut(evidence.source), _cut(evidence.detail)
+    return any(
+        (each.kind, each.source) == (kind, source) and _timeless(each.detail) == _timeless(detail)
+        for each in before
+    )
+
+
+def _timeless(text: str) -> str:
+    return _SECONDS.sub("", text)
+
+
+def _found(evidence: Evidence) -> Why:
+    node, because = evidence.node, evidence.detail
+    if evidence.kind is EvidenceKind.OPERATOR_CONFIRMED:
+        return Reason.DeathConfirmed.because(by=evidence.source, node=node, because=because)
+    because = f"{evidence.source} says that {because}"
+    return Reason.EvidenceFound.because(kind=evidence.kind, node=node, because=because)
 
 
 # The words

@@ -32,7 +32,8 @@ from backstay.apis.core import NODE_PROJECTION, NodeRow
 from backstay.apis.kubevirt import INSTANCES
 from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod
 from backstay.decide import life as lives
-from backstay.decide.failover import Snapshot, counts
+from backstay.decide.failover import Snapshot
+from backstay.decide.proof import counts
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.projection import Meta, Projection, Unreadable

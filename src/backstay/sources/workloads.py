@@ -14,6 +14,7 @@ Labels and owner references are written by tenants. A launcher is one by its con
 guest only the one with the very uid that the controller has.
 """
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -26,6 +27,7 @@ from backstay.kube.projection import Unreadable
 from backstay.kube.resource import PODS, Resource
 from backstay.model.labels import HOTPLUG_VALUE, LAUNCHER, PROTECT, TMAX_PROTECT
 from backstay.model.workload import PodRef, Volume, Workload, WorkloadKind
+from backstay.sources.addresses import Asker, Holder, addresses_of
 from backstay.sources.lookups import Details, Wanted, beside, look_up, machine_of
 
 _TIMEOUT = 10.0
@@ -70,6 +72,8 @@ def assemble(node: str, pods: NodePods, details: Details) -> tuple[Workload, ...
         for pod in here
         if not is_launcher(pod) and pod.uid not in helping
     ]
+    rows = {pod.uid: pod for pod in here}
+    found = [_with_addresses(each, rows[each.pods[0].uid], details) for each in found]
     return tuple(sorted(found, key=lambda workload: workload.key))
 
 
@@ -237,6 +241,7 @@ def _workload(
         volumes=tuple(_volume(node, beside(first.key, claim), details) for claim in mounted),
         also_writes=tuple(dict.fromkeys(other for pod in pods for other in pod.others)),
         label=protection(*(pod.labels for pod in pods), *labels),
+        labels=dict(ChainMap(*(dict(each) for each in reversed(labels)), dict(first.labels))),
         pinned_by=_pin(node, first),
         ended=all(pod.phase in _ENDED for pod in pods),
         priority=max(pod.priority for pod in pods),
@@ -278,6 +283,37 @@ def protection(*labels: Mapping[str, str]) -> bool | None:
         return False
     theirs = {each.get(TMAX_PROTECT, "").lower() for each in labels}
     return True if "true" in ours | theirs else None
+
+
+def _with_addresses(workload: Workload, pod: HeldPod, details: Details) -> Workload:
+    askers = _askers(pod, details) if is_launcher(pod) else ()
+    if not pod.network and not askers:
+        return workload
+    holder = Holder(
+        namespace=pod.namespace, pod=pod.name, node=workload.node, annotations=pod.network
+    )
+    found = addresses_of(str(workload), holder, askers)
+    return msgspec.structs.replace(workload, addresses=found.claims, notes=found.notes)
+
+
+def _askers(launcher: HeldPod, details: Details) -> tuple[Asker, ...]:
+    """What else of a guest can ask for addresses by name."""
+    owner = _owner(launcher)
+    instance = details.instances.get(beside(launcher.key, owner.name))
+    if instance is None or instance.uid != owner.uid:
+        return ()
+    place = f"-n {launcher.namespace}"
+    asking = [Asker(
+        thing=f"The VMI {instance.key}", object=f"vmi {owner.name} {place}",
+        value=instance.addresses,
+    )]  # fmt: skip
+    if (machine := _machine_behind(instance, details)) is not None:
+        thing, name = f"The VM {machine.key}", f"vm {machine.key.rpartition('/')[2]} {place}"
+        asking += [
+            Asker(thing=f"The template of {thing[4:]}", object=name, value=machine.addresses),
+            Asker(thing=thing, object=name, value=machine.own_addresses, effective=False),
+        ]
+    return tuple(asker for asker in asking if asker.value)
 
 
 def _owner(pod: HeldPod) -> Owner:
