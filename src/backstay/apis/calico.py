@@ -225,11 +225,19 @@ class _HandleWire(msgspec.Struct, frozen=True):
 
 
 class Handle:
-    """A view of a live handle. Raises ``Malformed``."""
+    """A view of a live handle. Raises ``Malformed``.
+
+    ``counts`` says how many of its addresses are in which range, ``blocks`` how the block of a
+    range is called."""
 
     def __init__(self, live: Json) -> None:
         self.live = live
         self._spec = _read(live, "IPAMHandle", _HandleWire).spec
+        self.counts = dict(self._spec.block or {})
+        try:
+            self.blocks = {cidr: block_name(ip_network(cidr)) for cidr in self.counts}
+        except ValueError as error:
+            raise _malformed(live, "IPAMHandle", str(error)) from None
 
     @property
     def name(self) -> str:
@@ -238,11 +246,6 @@ class Handle:
     @property
     def deleted(self) -> bool:
         return self._spec.deleted
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many of its addresses are in which block, by the block's range."""
-        return dict(self._spec.block or {})
 
 
 def handle_name(handle: str) -> str:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from backstay.apis.calico import ASKED
 from backstay.apis.pods import OwnedMeta, Owner, controller_of
 from backstay.kube.projection import Projection
 from backstay.kube.resource import Resource
@@ -59,7 +60,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 
 class InstanceRow(msgspec.Struct, frozen=True):
-    """A VirtualMachineInstance. ``devices`` are those of its host; ``host_disks`` are paths."""
+    """A VirtualMachineInstance. ``devices`` are those of its host; ``host_disks`` are paths.
+    ``addresses`` is what it says of those that it is to have, as it says it."""
 
     key: str
     uid: str
@@ -71,6 +73,7 @@ class InstanceRow(msgspec.Struct, frozen=True):
     claims: tuple[str, ...]
     devices: tuple[str, ...]
     host_disks: tuple[str, ...]
+    addresses: str = ""
 
 
 def instance_row(instance: Instance) -> InstanceRow:
@@ -89,6 +92,7 @@ def instance_row(instance: Instance) -> InstanceRow:
         claims=tuple(filter(None, map(_claim, volumes))),
         devices=tuple(device.device_name or device.name for device in lent),
         host_disks=tuple(volume.host_disk.path for volume in volumes if volume.host_disk),
+        addresses=(meta.annotations or {}).get(ASKED, ""),
     )
 
 
@@ -100,9 +104,18 @@ def _claim(volume: _Volume) -> str:
     return volume.data_volume.name if volume.data_volume else ""
 
 
+class _TemplateMeta(msgspec.Struct, frozen=True, gc=False):
+    annotations: dict[str, str] | None = None
+
+
+class _Template(msgspec.Struct, frozen=True, gc=False):
+    metadata: _TemplateMeta | None = None
+
+
 class _VirtualMachineSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     running: bool | None = None
     run_strategy: str | None = None
+    template: _Template | None = None
 
 
 class VirtualMachine(msgspec.Struct, frozen=True, gc=False):
@@ -111,16 +124,22 @@ class VirtualMachine(msgspec.Struct, frozen=True, gc=False):
 
 
 class VirtualMachineRow(msgspec.Struct, frozen=True):
+    """``addresses`` is what its template says of those that it is to have, and ``own_addresses``
+    what it says itself, which KubeVirt passes on to nobody."""
+
     key: str
     uid: str
     version: str
     labels: dict[str, str]
     deleting: bool
     run_strategy: str
+    addresses: str = ""
+    own_addresses: str = ""
 
 
 def virtual_machine_row(machine: VirtualMachine) -> VirtualMachineRow:
-    meta = machine.metadata
+    meta, template = machine.metadata, machine.spec.template or _Template()
+    passed_on = (template.metadata or _TemplateMeta()).annotations or {}
     return VirtualMachineRow(
         key=meta.key,
         uid=meta.uid,
@@ -128,6 +147,8 @@ def virtual_machine_row(machine: VirtualMachine) -> VirtualMachineRow:
         labels=meta.labels or {},
         deleting=meta.deletion_timestamp is not None,
         run_strategy=_run_strategy(machine.spec),
+        addresses=passed_on.get(ASKED, ""),
+        own_addresses=(meta.annotations or {}).get(ASKED, ""),
     )
 
 

@@ -7,6 +7,7 @@ node.
 
 import msgspec
 
+from backstay.apis.calico import PREFIX
 from backstay.apis.core import PodStatus
 from backstay.apis.placement import HOSTNAME, Binding, NodeSelector, bound_to
 from backstay.kube.projection import Meta, Projection, share
@@ -88,7 +89,8 @@ class HeldPod(msgspec.Struct, frozen=True):
 
     ``claims`` are the names of its volume claims; ``others`` its other volumes that can be written
     to (``hostPath /data``, ``nfs``); ``bindings`` what binds it to its node; ``mirror`` marks a
-    static pod's image in the API, which only the kubelet's own files can take away.
+    static pod's image in the API, which only the kubelet's own files can take away. ``network``
+    are the annotations by which Calico gives it addresses.
     """
 
     key: str
@@ -107,6 +109,7 @@ class HeldPod(msgspec.Struct, frozen=True):
     others: tuple[str, ...]
     bindings: tuple[Binding, ...]
     graceless: bool = False
+    network: dict[str, str] = {}
 
 
 def held_pod(pod: PodWire) -> HeldPod:
@@ -129,6 +132,7 @@ def held_pod(pod: PodWire) -> HeldPod:
         others=others,
         bindings=_bindings(spec),
         graceless=spec.termination_grace_period_seconds == 0,
+        network={k: v for k, v in (meta.annotations or {}).items() if k.startswith(PREFIX)},
     )
 
 
