@@ -12,7 +12,8 @@ from backstay.decide.failover import CHAIN, Snapshot, is_it_proven
 from backstay.model.node import Life
 from backstay.model.policy import Mode
 from backstay.model.reasons import Reason
-from backstay.record.recorder import FlightRecorder, Frame, Limits
+from backstay.record.frames import Frame
+from backstay.record.recorder import FlightRecorder, Limits
 from backstay.record.replay import NotARecording, Recording, read_recording, replay
 from backstay.seam.files import Files
 from backstay.seam.system import SystemRng

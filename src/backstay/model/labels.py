@@ -23,6 +23,12 @@ EXEMPT = f"{GROUP}/exempt"
 COMPONENT = "app.kubernetes.io/part-of"
 """With the value ``backstay``, on everything that an installation creates."""
 
+FRAMES = f"{GROUP}/frames"
+"""With the value ``"true"``, on what we keep of the decisions of an incident."""
+
+INCIDENT = f"{GROUP}/incident"
+"""An annotation on the same: whose decisions they are."""
+
 LEASE_NAMESPACE = "kube-node-lease"
 
 HEARTBEAT = "kubevirt.io/heartbeat"

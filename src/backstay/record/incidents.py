@@ -157,6 +157,15 @@ class IncidentBook:
         closed = telling.closed(row.status, why, now_text=self.now_text)
         return await self.update(row, closed, not_after=not_after)
 
+    async def remove(self, row: IncidentRow, *, not_after: float) -> None:
+        """For good, if it still is what was read. Only what is over and old is removed."""
+        await self._client.delete(
+            INCIDENTS, row.key,
+            conditions={"uid": row.uid, "resource_version": row.version},
+            timeout=_TIMEOUT, not_after=not_after,
+        )  # fmt: skip
+        self.writes += 1
+
     async def _create(self, spec: IncidentSpec, *, not_after: float) -> IncidentRow:
         stem = f"{self._wall.now():%Y%m%d-%H%M%S}"
         name = incident_name(spec.node, stem)

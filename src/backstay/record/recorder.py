@@ -1,7 +1,7 @@
 """The flight recorder: what each decision rested on, kept on disk so that it can be made again.
 
-A frame is written whenever the decision about a node changes: the snapshot, the decision, the
-names of the checks that were asked and the times that held. ``replay.py`` decides it once more.
+A frame (``frames.py``) is written whenever the decision about a node changes; ``replay.py``
+decides it once more.
 
 * It never gets in the way. ``note`` only puts a frame into a queue; when the disk is full or
   hangs, frames are lost and counted, and that is said once.
@@ -13,24 +13,18 @@ names of the checks that were asked and the times that held. ``replay.py`` decid
 
 import asyncio
 import logging
-import math
 import posixpath
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Literal
 
 import msgspec
 
-from backstay.decide.failover import Action, Check, Decision, Snapshot
-from backstay.model.evidence import Evidence
+from backstay.decide.failover import Check, Decision, Snapshot
 from backstay.model.policy import Times
-from backstay.model.reasons import Reason, Why
-from backstay.record.telling import same_why, time_text
+from backstay.record.frames import FORMAT, VERSION, Frame, Header, News, frame_of
+from backstay.record.telling import time_text
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.files import Files
-
-FORMAT: Final = "backstay-flight"
-VERSION = 1
 
 _PREFIX = "flight-"
 _SUFFIX = ".jsonl"
@@ -40,75 +34,6 @@ _BATCH = 50
 _PAUSE = 30.0
 
 _log = logging.getLogger("backstay.recorder")
-
-
-class Header(msgspec.Struct, frozen=True):
-    """The first line of a file."""
-
-    format: Literal["backstay-flight"]
-    version: int
-    program: str
-    at: str
-
-
-class Judged(msgspec.Struct, frozen=True):
-    """A verdict, without the workload that stands in the snapshot already."""
-
-    workload: str
-    action: Action
-    why: Why
-
-
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A decision, as it is kept."""
-
-    why: Why
-    verdicts: tuple[Judged, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
-
-    def says_the_same(self, other: "Outcome") -> bool:
-        """Whether only numbers of seconds differ, or when evidence was looked at."""
-        mine, others = _subjects(self), _subjects(other)
-        return mine.keys() == others.keys() and all(
-            mine[key][0] == others[key][0] and same_why(mine[key][1], others[key][1])
-            for key in mine
-        )
-
-
-def outcome_of(decision: Decision) -> Outcome:
-    verdicts = tuple(Judged(v.workload.key, v.action, v.why) for v in decision.verdicts)
-    return Outcome(decision.why, verdicts, decision.evidence)
-
-
-def chain_names(chain: Sequence[Check]) -> tuple[str, ...]:
-    return tuple(str(getattr(check, "__name__", check)) for check in chain)
-
-
-def _subjects(outcome: Outcome) -> dict[str, tuple[object, Why]]:
-    proof = tuple((each.kind, each.source) for each in outcome.evidence)
-    each: dict[str, tuple[object, Why]] = {"": (proof, outcome.why)}
-    return each | {v.workload: (v.action, v.why) for v in outcome.verdicts}
-
-
-class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One decision and what it rested on. ``now`` is the event loop's time at which it was made;
-    ``blind`` stands for a view without any age, which JSON cannot say."""
-
-    at: str
-    now: float
-    node: str
-    snapshot: Snapshot
-    outcome: Outcome
-    chain: tuple[str, ...]
-    times: Times
-    blind: bool = False
-
-    @property
-    def question(self) -> Snapshot:
-        """The snapshot as it was decided on."""
-        if not self.blind:
-            return self.snapshot
-        return msgspec.structs.replace(self.snapshot, view_age=math.inf)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -138,9 +63,9 @@ class FlightRecorder:
         self._wall = wall
         self._rng = rng
         self._limits = limits or Limits()
-        self._last: dict[str, Outcome] = {}
+        self._news = News()
         self._waiting: deque[Frame] = deque()
-        self._news = asyncio.Event()
+        self._came = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._path = ""
@@ -156,38 +81,28 @@ class FlightRecorder:
         chain: Sequence[Check],
     ) -> None:
         """A decision was made. It is recorded if it is another than the last one of its node."""
-        outcome = outcome_of(decision)
-        if not self._is_news(decision.node, outcome):
+        at = time_text(self._wall.now())
+        frame = frame_of(snapshot, decision, now, at=at, times=times, chain=chain)
+        if not self._news.has(frame):
             return
-        blind = math.isinf(snapshot.view_age)
-        frame = Frame(
-            at=time_text(self._wall.now()),
-            now=now,
-            node=decision.node,
-            snapshot=msgspec.structs.replace(snapshot, view_age=0.0) if blind else snapshot,
-            outcome=outcome,
-            chain=chain_names(chain),
-            times=times,
-            blind=blind,
-        )
         if len(self._waiting) >= _MOST_WAITING:
             self._lose(1, f"it is behind by {_MOST_WAITING} frames")
             return
         self._waiting.append(frame)
         self._idle.clear()
-        self._news.set()
+        self._came.set()
 
     def forget(self, node: str) -> None:
         """The node is gone for good."""
-        self._last.pop(node, None)
+        self._news.forget(node)
 
     async def run(self) -> None:
         """Write what is noted, until cancelled."""
         while True:
-            self._news.clear()
+            self._came.clear()
             if not self._waiting:
                 self._idle.set()
-                await self._news.wait()
+                await self._came.wait()
             await self._write_waiting()
 
     async def flush(self, timeout: float) -> bool:
@@ -198,14 +113,6 @@ class FlightRecorder:
         except TimeoutError:
             return False
         return True
-
-    def _is_news(self, node: str, outcome: Outcome) -> bool:
-        before = self._last.get(node)
-        self._last[node] = outcome
-        if before is None:
-            # As every node begins: thousands of them are no news when a controller starts.
-            return outcome.why.code != Reason.NodeHealthy.name
-        return not before.says_the_same(outcome)
 
     async def _write_waiting(self) -> None:
         while self._waiting:

@@ -14,7 +14,7 @@ from backstay.decide.failover import Check, decide
 from backstay.kube.errors import UNREADABLE
 from backstay.model.evidence import Evidence
 from backstay.model.reasons import Why
-from backstay.record.recorder import (
+from backstay.record.frames import (
     FORMAT,
     VERSION,
     Frame,
