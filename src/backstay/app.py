@@ -99,7 +99,7 @@ class App:
             nodes=self.nodes,
             observer=self.observer,
             history=history,
-            guard=guard(client, self.observer, times=times, chain=chain),
+            guard=guard(client, self.observer, times=times, chain=chain, wall=seams.wall),
             book=self.book,
             teller=Teller(
                 herald=Herald(self.events),

@@ -21,6 +21,7 @@ import copy
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from ipaddress import ip_address, ip_network
 
 from backstay.apis.calico import (
@@ -64,14 +65,14 @@ _GIVEN_ANEW = "it was given away anew meanwhile"
 
 
 async def release(
-    client: KubeClient, claims: Sequence[AddressClaim], *, not_after: float, now_text: str
+    client: KubeClient, claims: Sequence[AddressClaim], *, not_after: float, at: datetime
 ) -> tuple[AddressOutcome, ...]:
     """What became of each address. Raises nothing that the API could cause."""
     wishes = [_Wish(claim, ip_address(each)) for claim in claims for each in claim.addresses]
     because = _SLOW
     try:
         async with asyncio.timeout(_PATIENCE):
-            because = await _carry_out(client, wishes, not_after=not_after, now_text=now_text)
+            because = await _carry_out(client, wishes, not_after=not_after, at=at)
     except (KubeError, Malformed) as error:
         because = _in_words(error)
     except TimeoutError:
@@ -80,7 +81,7 @@ async def release(
 
 
 async def _carry_out(
-    client: KubeClient, wishes: list["_Wish"], *, not_after: float, now_text: str
+    client: KubeClient, wishes: list["_Wish"], *, not_after: float, at: datetime
 ) -> str:
     """Why those that have no outcome afterwards have none."""
     ipam = await find_ipam(client)
@@ -91,7 +92,7 @@ async def _carry_out(
         for wish in wishes:
             wish.ended(Fate.BOUND)
         return ""
-    work = _Release(client, ipam, settings, not_after=not_after, now_text=now_text)
+    work = _Release(client, ipam, settings, not_after=not_after, at=at)
     await work.run(wishes)
     return _BUSY
 
@@ -120,12 +121,12 @@ class _Release:
     """One batch, in which each block is written once."""
 
     def __init__(
-        self, client: KubeClient, ipam: Ipam, settings: Settings, *, not_after: float, now_text: str
+        self, client: KubeClient, ipam: Ipam, settings: Settings, *, not_after: float, at: datetime
     ) -> None:
         self._ipam = ipam
         self._records = _Records(client, not_after)
         self._rest = settings.ip_cooldown_seconds
-        self._now_text = now_text
+        self._at = at.strftime("%Y-%m-%dT%H:%M:%SZ")
         self._blocks: dict[str, Block | None] = {}
         self._reading = asyncio.Lock()
 
@@ -233,7 +234,7 @@ class _Release:
         self, name: str, block: Block, wishes: list[_Wish], ordinals: list[int]
     ) -> bool:
         """False if somebody else was faster, or nobody knows: then all is compared again."""
-        live = _without(block, ordinals, resting=self._now_text if self._rest else "")
+        live = _without(block, ordinals, resting=self._at if self._rest else "")
         left = Block(live)
         for wish in wishes:
             wish.sent = True

@@ -10,6 +10,8 @@
   that moment no kubelet that lists its pods will ever start it, whatever boots there.
 * **Proof.** Only what is observed *after* the barrier authorises a removal. Because the pods can
   not start again, proof that the old boot is dead stays true, however late the removal lands.
+* **Addresses** that their next pods will ask for are taken back in between, where the whole node
+  is proven dead. It is the one step that may fail: then it is told, and the removal goes on.
 * **Removal.** Of exactly these pods: same uid, same version, on this node.
 * Every write carries the end of our term: a process that was stopped in between sends nothing.
 * One intent is written before the first deed of a batch and one outcome after the last. What a
@@ -23,8 +25,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from backstay.act import addresses, taints
 from backstay.act import pods as pod_verbs
-from backstay.act import taints
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.decide.failover import Check, Decision, Snapshot, decide
@@ -32,15 +34,20 @@ from backstay.decide.proof import words
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
-from backstay.model.evidence import Evidence
+from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
+from backstay.model.addresses import told as addresses_told
+from backstay.model.evidence import Evidence, Scope
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import PodRef, Workload
 from backstay.record.telling import MOST_PODS
+from backstay.seam.clock import WallClock
 
 _log = logging.getLogger("backstay.guard")
 
 _PARALLEL = 16
+
+_MAY_BE_USED = "what proves that it cannot write does not prove that nobody uses it"
 
 _REPLACED = "it has rebooted, or another node has taken its name"
 
@@ -78,12 +85,19 @@ class Guard:
     """See the module."""
 
     def __init__(
-        self, client: KubeClient, observer: Observer, *, times: Times, chain: Sequence[Check]
+        self,
+        client: KubeClient,
+        observer: Observer,
+        *,
+        times: Times,
+        chain: Sequence[Check],
+        wall: WallClock,
     ) -> None:
         self._client = client
         self._observer = observer
         self._times = times
         self._chain = chain
+        self._wall = wall
 
     async def release(
         self, node: str, *, term: Term, incident: OpenIncident, told: Callable[[Why], None]
@@ -136,6 +150,8 @@ class Guard:
             return Outcome(why=_why_not(node, after, self._decide))
         for evidence in proof.evidence:
             told(Reason.ProofHolds.because(node=node, because=words(evidence)))
+        for why in await self._free_addresses(proof, term):
+            told(why)
         gone = await self._each(
             [pod for workload in proof.targets for pod in workload.pods], pod_verbs.remove, term
         )
@@ -157,6 +173,25 @@ class Guard:
             and all(pod.marked and pod.uid in asked for pod in verdict.workload.pods)
         )
         return Proof(grounds) if grounds else None
+
+    async def _free_addresses(self, proof: Proof, term: Term) -> tuple[Why, ...]:
+        """Before the pods go, so that no new one has to wait for what its predecessor holds.
+        Whatever comes of it, the pods go on: it is told, and no more than that."""
+        free, others = _claims(proof)
+        kept = [
+            AddressOutcome(claim=claim, address=each, fate=Fate.LEFT, because=_MAY_BE_USED)
+            for claim in others
+            for each in claim.addresses
+        ]
+        done = await self._take_back(free, term) if free else ()
+        return addresses_told((*done, *kept))
+
+    async def _take_back(
+        self, claims: Sequence[AddressClaim], term: Term
+    ) -> tuple[AddressOutcome, ...]:
+        return await addresses.release(
+            self._client, claims, not_after=term.require(), at=self._wall.now()
+        )
 
     async def _each(
         self,
@@ -189,6 +224,17 @@ class Guard:
         if failures:
             raise failures[0]
         return done
+
+
+def _claims(proof: Proof) -> tuple[list[AddressClaim], list[AddressClaim]]:
+    """The addresses that the next pods will ask for: those that may be taken back, and those that
+    may not. A storage that refuses the node does not silence it, and a guest that has stopped has
+    not given its address back: only the death of the whole node frees what it holds."""
+    free, others = list[AddressClaim](), list[AddressClaim]()
+    for workload, evidence in proof.grounds:
+        where = free if evidence.kind.scope is Scope.NODE else others
+        where += [claim for claim in workload.addresses if claim.will_be_asked_for]
+    return free, others
 
 
 def _targets(decision: Decision) -> tuple[Workload, ...]:
