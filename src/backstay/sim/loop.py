@@ -52,6 +52,10 @@ _COLLECT_OLD_EVERY = 16
 _PATIENCE = 1_000_000
 
 
+_Entry: TypeAlias = tuple[float, int, "_Timer", Lane]
+"""A timer in the heap: its moment, and its number among those of the same moment."""
+
+
 class Deadlock(Exception):
     """Every task waits for something that nobody is left to do."""
 
@@ -93,6 +97,61 @@ class _NumberedTask(asyncio.Task[T]):
         return self.number
 
 
+class _Handle(asyncio.Handle):
+    """asyncio's own asks at each turn whether to remember by whom it was made; there are dozens
+    for every request of a simulation."""
+
+    __slots__ = ()
+    _callback: Callable[..., object] | None
+    _context: Context
+    _loop: "VirtualLoop"
+    _repr: str | None
+    _source_traceback: None
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "VirtualLoop",
+        context: Context,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = None
+        self._args = ()
+
+
+class _Timer(_Handle, asyncio.TimerHandle):
+    """The same, for later."""
+
+    __slots__ = ()
+    _when: float
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "VirtualLoop",
+        context: Context,
+    ) -> None:
+        _Handle.__init__(self, callback, args, loop, context)
+        self._when = when
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            _Handle.cancel(self)
+            self._loop._timer_handle_cancelled(self)
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. Only what waits and orders is replaced; the rest is asyncio's own.
 
@@ -112,7 +171,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._outside = Lane("world")
         self._lined_up: list[Lane] = []
         self._ended: list[Lane] = []
-        self._timers: list[tuple[float, int, asyncio.TimerHandle, Lane]] = []
+        self._timers: list[_Entry] = []
         self._cancelled_timers = 0
         self._generators: WeakKeyDictionary[_AsyncGenerator, Lane] = WeakKeyDictionary()
         self._abandoned: list[str] = []
@@ -167,7 +226,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         lane: Lane,
     ) -> asyncio.TimerHandle:
         # The heap of the base class leaves timers of the same moment in no particular order.
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Timer(when, callback, args, self, context)
         moment = when if lane.clock is None else lane.clock.moment(when)
         heapq.heappush(self._timers, (moment, next(self._numbers), timer, lane))
         return timer
@@ -176,9 +235,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
         self._cancelled_timers += 1
         if self._cancelled_timers >= max(_SWEEP_FROM, len(self._timers) // 2):
-            self._set_timers([entry for entry in self._timers if not entry[2].cancelled()])
+            self._set_timers([entry for entry in self._timers if not entry[2]._cancelled])
 
-    def _set_timers(self, timers: list[tuple[float, int, asyncio.TimerHandle, Lane]]) -> None:
+    def _set_timers(self, timers: list[_Entry]) -> None:
         self._timers[:] = timers
         heapq.heapify(self._timers)
         self._cancelled_timers = 0
@@ -255,7 +314,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         if context is None:
             context = copy_context()
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         lane = context.get(LANE, self._outside)
         lane.ready.append(handle)
         if not lane.lined_up:
@@ -292,22 +351,32 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 gc.enable()
 
     def _run_once(self) -> None:
+        """Turn after turn, until it is told to stop."""
+        while True:
+            self._turn()
+            if self._stopping:
+                return
+
+    def _turn(self) -> None:
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
+            self._cancelled_timers -= 1
         if not self._lined_up and not self._stopping:
             if not timers:
                 raise Deadlock(self._who_waits())
             if timers[0][0] > self._now:
                 self._now = timers[0][0]
                 self._at_this_moment = 0
-        while timers and timers[0][0] <= self._now:
+        now = self._now
+        while timers and timers[0][0] <= now:
             _, _, timer, lane = heapq.heappop(timers)
             if lane.paused:
                 lane.overdue.append(timer)
             else:
                 lane.ready.append(timer)
-                self._line_up(lane)
+                if not lane.lined_up:
+                    self._line_up(lane)
         self._run_what_is_ready()
         if self._abandoned:
             raise Unfinished(
