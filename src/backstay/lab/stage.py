@@ -1,8 +1,8 @@
 """Stage: sets up what a scenario begins with, until everything runs and a controller leads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Unpack
 
@@ -93,29 +93,22 @@ class Stage:
         if any(Claim.LOCAL in claims for claims in wanted):
             await self._client.create(_CLASSES, storage_class(LOCAL, driver=LOCAL, waits=True))
         for vm in workloads.vms:
-            async with self._only_on(vm.node):
+            with self._rather_on(vm.node):
                 await self._start_vm(vm)
         for stateful_set in workloads.stateful_sets:
-            async with self._only_on(stateful_set.node):
+            with self._rather_on(stateful_set.node):
                 await self._start_stateful_set(stateful_set)
         for deployment in workloads.deployments:
-            async with self._only_on(deployment.node):
+            with self._rather_on(deployment.node):
                 await self._client.create(DEPLOYMENTS, _deployment(deployment), namespace=NAMESPACE)
                 await self._running((deployment.name,))
 
-    @asynccontextmanager
-    async def _only_on(self, node: str) -> AsyncIterator[None]:
+    @contextmanager
+    def _rather_on(self, node: str) -> Iterator[None]:
         """What is created meanwhile is put there, and may go anywhere later."""
-        others = [name for name in self.scenario.nodes if node and name != node]
-        for name in others:
-            await self._cordon(name, on=True)
+        self.cluster.embedded.preferred_node = node
         yield
-        for name in others:
-            await self._cordon(name, on=False)
-        await self.cluster.embedded.settled()
-
-    async def _cordon(self, name: str, *, on: bool) -> None:
-        await self._client.merge_patch(NODES, name, {"spec": {"unschedulable": on or None}})
+        self.cluster.embedded.preferred_node = ""
 
     async def _start_vm(self, vm: Vm) -> None:
         kinds = (*vm.claims, *vm.hotplug)

@@ -113,6 +113,8 @@ class EmbeddedCluster:
         self.truth = Truth(ground.now)
         self.api = ApiServer(wall=ground.wall, rng=ground.rng)
         self.nodes: dict[str, Node] = {}
+        self.preferred_node = ""
+        """Where the scheduler puts what fits there, as long as it is said."""
         self.control_plane = ControlPlane(ground)
         self._listening = False
         self._detach_revokes = detach_revokes
@@ -244,6 +246,10 @@ class EmbeddedCluster:
 
     def _start(self) -> None:
         operations, timers, pods = self.api.operations, self.timers, self._pods
+
+        def scheduler(_: Seams) -> Scheduler:
+            return Scheduler(operations, pods=pods, prefers=lambda: self.preferred_node)
+
         self.control_plane.start(API, self._serve_api)
         self.add_controller(
             "kube-controller-manager",
@@ -263,7 +269,7 @@ class EmbeddedCluster:
                 AttachDetach(operations, timers=timers),
             ),
         )
-        self.add_controller("kube-scheduler", lambda _: Scheduler(operations, pods=pods))
+        self.add_controller("kube-scheduler", scheduler)
         self.add_controller(
             "csi-attacher",
             lambda _: ExternalAttacher(

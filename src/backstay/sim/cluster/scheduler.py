@@ -1,14 +1,15 @@
 """Scheduler: gives each pod a node, or says why it has none.
 
 It goes by the rules in ``placement``, puts a pod where there are fewest, and of several such nodes
-takes the first by name, so that nothing depends on chance. A pod that fits nowhere is looked at
-again whenever something has changed that might help.
+takes the first by name, so that nothing depends on chance. A scenario can prefer a node for what
+it starts, as a scoring plugin would. A pod that fits nowhere is looked at again whenever something
+has changed that might help.
 
 A claim that waits for its first consumer is told for which node it should be provided, and its pod
 gets that node once it is bound.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
@@ -42,13 +43,16 @@ class _Unplaceable(Exception):
 
 
 class Scheduler(Controller[Key]):
-    """Works on the keys of pods."""
+    """Works on the keys of pods. ``prefers`` names the node that is taken where it fits."""
 
-    def __init__(self, operations: Operations, *, pods: PodsByNode) -> None:
+    def __init__(
+        self, operations: Operations, *, pods: PodsByNode, prefers: Callable[[], str] = str
+    ) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations, SCHEDULER)
         self._subresources = Subresources(operations)
         self._pods = pods
+        self._prefers = prefers
         self._unplaced: dict[Key, None] = {}
 
     def begin(self) -> None:
@@ -108,8 +112,8 @@ class Scheduler(Controller[Key]):
         names = (claim["spec"].get("volumeName", "") for claim in claims)
         volumes = [volume for name in names if (volume := self._desk.get(VOLUMES, name))]
         question = Question(pod, list(self._places()), volumes)
-        fitting = placement.fitting(question)
-        chosen = placement.choose(_preferring_selected(fitting, waiting))
+        fitting = _preferring(placement.fitting(question), {self._prefers()})
+        chosen = placement.choose(_preferring(fitting, _selected(waiting)))
         if chosen is None:
             raise _Unplaceable(placement.objections(question))
         for claim in waiting:
@@ -185,12 +189,14 @@ def _is_bound(claim: Json) -> bool:
     return bool(claim.get("status", {}).get("phase") == "Bound")
 
 
-def _preferring_selected(places: list[Place], waiting: list[Object]) -> list[Place]:
-    """What a claim is already being provided for is not changed without need."""
-    selected = {
-        (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE) for claim in waiting
-    }
-    return [place for place in places if place.name in selected] or places
+def _preferring(places: list[Place], names: set[str]) -> list[Place]:
+    return [place for place in places if place.name in names] or places
+
+
+def _selected(waiting: list[Object]) -> set[str]:
+    """For which nodes claims are already being provided: that is not changed without need."""
+    annotations = (claim["metadata"].get("annotations") or {} for claim in waiting)
+    return {each[SELECTED_NODE] for each in annotations if SELECTED_NODE in each}
 
 
 def _annotated(obj: Object, key: str, value: str) -> Object:
