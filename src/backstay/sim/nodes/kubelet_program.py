@@ -1,8 +1,8 @@
 """The kubelet as a program: its rules (``kubelet.py``) joined to an API and to a machine.
 
-It registers its node, renews its lease, posts its status, watches its pods and tells what becomes
-of them. A failure of any of that is tried again, for ever. What it does with containers needs no
-network: a kubelet that is cut off goes on with what it knows.
+It registers its node, renews its lease, posts its status, watches its node and its pods and tells
+what becomes of them. A failure of any of that is tried again, for ever. What it does with
+containers needs no network: a kubelet that is cut off goes on with what it knows.
 
 What it has in mind lives here and not in ``run``, so that one which was stopped can go on.
 """
@@ -32,7 +32,7 @@ from backstay.sim.nodes.nodestatus import (
 )
 from backstay.sim.nodes.runtime import Runtime
 from backstay.sim.nodes.volumes import attached, resolve
-from backstay.sim.nodes.wire import Pod, pod_projection
+from backstay.sim.nodes.wire import Json, OwnNode, Pod, node_projection, pod_projection
 
 _RETRY = 0.5
 _JITTER = 0.04
@@ -72,24 +72,22 @@ class KubeletProgram:
         )
         self._pods = _Pods(self._wake)
         self._pods.subscribe(self._pod_changed)
+        self._own_node: Cache[OwnNode] = Cache()
         self._mounting: set[str] = set()
         self._reported_at: float | None = None
 
     async def run(self, client: KubeClient, seams: Seams) -> None:
         name, rng = self._identity.name, seams.rng
-        reflector = Reflector(
-            client,
-            PODS,
-            pod_projection(),
-            self._pods,
-            rng=rng,
-            fields=f"spec.nodeName={name}",
-        )
+        fields = f"spec.nodeName={name}"
+        pods = Reflector(client, PODS, pod_projection(), self._pods, rng=rng, fields=fields)
+        fields = f"metadata.name={name}"
+        node = Reflector(client, NODES, node_projection(), self._own_node, rng=rng, fields=fields)
         every, pace = self._every, self._pace
         self._mounting.clear()
         async with Tasks(f"{name}/kubelet") as tasks:
             tasks.spawn(self._follow_containers(), name="containers")
-            tasks.spawn(reflector.run(), name="pods")
+            tasks.spawn(pods.run(), name="pods")
+            tasks.spawn(node.run(), name="node")
             tasks.spawn(every(pace.lease, lambda: self._renew_lease(client), rng), name="lease")
             tasks.spawn(every(pace.status, lambda: self._post_status(client), rng), name="status")
             tasks.spawn(self._deliver_reports(client), name="reports")
@@ -136,14 +134,16 @@ class KubeletProgram:
 
     async def _mount(self, client: KubeClient, pod: Pod) -> None:
         """Waits for the volumes of a pod, for as long as it needs them."""
-        wait = self._pace.mount_retry
+        wait, mounts = self._pace.mount_retry, None
         try:
             while any(each.uid == pod.uid for each in self._kubelet.lacking_volumes()):
                 with contextlib.suppress(KubeError):
-                    mounts = await resolve(client, pod)
+                    if mounts is None:
+                        # What a claim is bound to is for good.
+                        mounts = await resolve(client, pod)
                     if mounts is not None:
                         self._kubelet.resolved(pod.uid, mounts)
-                        if await attached(client, self._identity.name, mounts):
+                        if attached(await self._status(client), mounts):
                             self._kubelet.mounted(pod.uid, asyncio.get_running_loop().time())
                             self._wake.set()
                             return
@@ -183,7 +183,7 @@ class KubeletProgram:
         if self._reported_at is None:
             with contextlib.suppress(AlreadyExists):
                 await client.create(NODES, node_object(self._identity, boot=boot, now=now))
-        current = (await client.get(NODES, name)).json()["status"]
+        current = await self._status(client)
         wanted = node_status(
             self._identity, current, boot=boot, now=now, in_use=self._kubelet.in_use
         )
@@ -192,6 +192,14 @@ class KubeletProgram:
         if expired or node_differs(wanted, current):
             await client.strategic_patch(NODES, name, {"status": wanted}, subresource="status")
             self._reported_at = loop.time()
+
+    async def _status(self, client: KubeClient) -> Json:
+        """What the API has of the node, as its watch tells; until that has, it asks."""
+        name = self._identity.name
+        told = self._own_node.get(name)
+        if told is not None:
+            return told.status
+        return (await client.get(NODES, name)).into(OwnNode).status
 
     # Reports
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound
-from backstay.kube.resource import NODES, Resource
+from backstay.kube.resource import Resource
 from backstay.sim.nodes.runtime import Mount
-from backstay.sim.nodes.wire import Pod
+from backstay.sim.nodes.wire import Json, Pod
 
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
@@ -37,11 +37,9 @@ async def resolve(client: KubeClient, pod: Pod) -> tuple[Mount, ...] | None:
     return tuple(mounts)
 
 
-async def attached(client: KubeClient, node: str, mounts: tuple[Mount, ...]) -> bool:
+def attached(status: Json, mounts: tuple[Mount, ...]) -> bool:
+    """By the status of the node."""
     wanted = {mount.device for mount in mounts if mount.device}
-    if not wanted:
-        return True
-    status = (await client.get(NODES, node)).json()["status"]
     there = {each["name"] for each in status.get("volumesAttached") or ()}
     return wanted <= there and wanted <= set(status.get("volumesInUse") or ())
 

@@ -1,4 +1,4 @@
-"""Pods as a kubelet reads them: the fields that decide what it does."""
+"""Pods, and its own node, as a kubelet reads them: the fields that decide what it does."""
 
 from typing import Any
 
@@ -86,6 +86,29 @@ class Pod(msgspec.Struct, frozen=True):
     def over(self) -> bool:
         """It is in a phase that no pod ever leaves."""
         return self.phase in ("Succeeded", "Failed")
+
+
+class OwnNode(msgspec.Struct, frozen=True):
+    """``status`` stays as it came, as a pod's."""
+
+    metadata: Meta
+    status: Json = {}
+
+    @property
+    def key(self) -> str:
+        return self.metadata.key
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def version(self) -> str:
+        return self.metadata.resource_version
+
+
+def node_projection() -> Projection[OwnNode, OwnNode]:
+    return Projection(OwnNode, lambda node: node)
 
 
 def pod_projection() -> Projection[Pod, Pod]:
