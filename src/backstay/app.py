@@ -24,8 +24,10 @@ from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Leadership, Term
+from backstay.model import labels
 from backstay.model.node import Life
 from backstay.model.policy import Mode
+from backstay.model.reasons import Reason
 from backstay.record.callers import Callers
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
@@ -38,6 +40,7 @@ from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
+from backstay.sources.past import Past
 from backstay.sources.testimony import Source
 
 _log = logging.getLogger("backstay.app")
@@ -81,7 +84,8 @@ class App:
         )
         self.recorder = _recorder(settings, seams)
         self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
-        self.operator = OperatorSource(client, rng=seams.rng, wall=seams.wall)
+        self.past = Past(client, seams.files, settings.recorder, rng=seams.rng)
+        self.operator = OperatorSource(client, rng=seams.rng, wall=seams.wall, past=self.past)
         self.nodes = NodeSource(
             client,
             rng=seams.rng,
@@ -140,6 +144,7 @@ class App:
             tasks.spawn(self.operator.run(), name="operator")
             for source in self.sources:
                 tasks.spawn(source.run(), name=source.name)
+            tasks.spawn(self.past.run(), name="past")
             tasks.spawn(self._compare_settings(), name="settings")
             if self.settings.host:
                 callers = Callers(self._client, tasks) if self.settings.is_reachable else None
@@ -163,6 +168,8 @@ class App:
             said = difference
 
     async def _lead(self, term: Term) -> None:
+        self.past.inherit(self.leadership.annotations.get(labels.ROLLED_BACK, ""))
+        self._remark()
         # To act on half a picture would be to open incidents for nodes that are merely unknown.
         while not self._has_seen_everything():  # noqa: ASYNC110 - caches tell nobody
             await asyncio.sleep(self.settings.poll_leases / 5)
@@ -179,7 +186,11 @@ class App:
     # What may make a node worth a look
 
     def _looked(self) -> None:
+        self._remark()
         self.loop.looked()
+
+    def _remark(self) -> None:
+        self.leadership.remarks[labels.ROLLED_BACK] = self.past.remark
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         row = new or old
@@ -248,12 +259,17 @@ class App:
 
     def _notes(self) -> Iterator[str]:
         yield disagreement(self.settings.identity, self.leadership.holder)
+        if self.past.words:
+            yield Reason.ApiRolledBack.because(because=self.past.words).sentence
+        if self.past.trouble:
+            yield f"The API's version is kept in memory alone: {self.past.trouble}."
         if self.recorder is not None and self.recorder.trouble:
             yield f"The flight recorder loses decisions: {self.recorder.trouble}."
 
     @property
     def _mode(self) -> Mode:
-        return self.operator.policy.mode
+        policy = self.operator.policy
+        return Mode.DISARMED if policy.rolled_back else policy.mode
 
     def _states(self) -> Counter[Life]:
         return Counter(

@@ -11,7 +11,7 @@ import msgspec
 
 from backstay.apis.backstay import ConfigRow
 from backstay.cli.configuration import read_config, write_config
-from backstay.cli.consent import agreed, say
+from backstay.cli.consent import agreed, own_name, say
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.words import paragraph
@@ -20,7 +20,9 @@ from backstay.decide.readiness import Ending, NodeOutlook, readiness
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.discovery import discover
+from backstay.model.labels import ARMED
 from backstay.model.policy import Mode, Policy, Times
+from backstay.model.reasons import Reason
 from backstay.settings import Settings
 from backstay.sources.operator import policy_of
 from backstay.sources.picture import take, workloads_everywhere
@@ -63,7 +65,7 @@ def command(yes: bool, kubeconfig: str | None, context: str | None, output: str)
     """Let Backstay act; shows what that changes, and asks."""
     target = Target(kubeconfig, context)
     preview = in_session(target, _preview)
-    if preview.policy.mode is Mode.ARMED:
+    if preview.policy.mode is Mode.ARMED and not preview.policy.rolled_back:
         done = Armed(Mode.ARMED, "Backstay is armed already.")
     else:
         say(_described(preview))
@@ -76,18 +78,27 @@ def command(yes: bool, kubeconfig: str | None, context: str | None, output: str)
 
 
 async def _arm(session: Session, known: ConfigRow | None) -> None:
-    await write_config(session.client, known, {"mode": Mode.ARMED, "disarmed": None})
+    """The stamp tells this arming from any other, also from one in a backup of the API."""
+    stamp = f"{session.seams.wall.now().isoformat()} by {await own_name(session.client)}"
+    await write_config(
+        session.client,
+        known,
+        {"mode": Mode.ARMED, "disarmed": None},
+        annotations={ARMED: stamp},
+    )
 
 
 async def _preview(session: Session) -> Preview:
     client, wall = session.client, session.seams.wall
     config = await read_config(client)
-    policy = policy_of(config, wall.now())
     picture = await take(
         client, wall, namespace=_DEFAULTS.namespace, lease=_DEFAULTS.lease, times=_TIMES
     )
+    policy = msgspec.structs.replace(
+        policy_of(config, wall.now()), rolled_back=picture.policy.rolled_back
+    )
     found = await workloads_everywhere(client)
-    as_armed = msgspec.structs.replace(policy, mode=Mode.ARMED)
+    as_armed = msgspec.structs.replace(policy, mode=Mode.ARMED, rolled_back="")
     nodes, at_once = [], []
     for node in picture.nodes:
         seen = picture.snapshot(node, found.on(node.name))
@@ -123,6 +134,12 @@ def _described(preview: Preview) -> str:
 
 
 def _now(policy: Policy) -> str:
+    if policy.rolled_back:
+        why = Reason.ApiRolledBack.because(because=policy.rolled_back)
+        return paragraph(
+            f"{why.sentence} Arming accepts the API as it is now: look first whether guests run "
+            "twice, or on other nodes than it says."
+        )
     if policy.mode is Mode.DISARMED:
         return paragraph(
             f"Backstay is disarmed until {policy.disarmed_until}: {policy.disarmed_because}. "

@@ -10,6 +10,8 @@ from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.model.labels import COMPONENT, MANAGER
 
+NONE: Mapping[str, str] = {}
+
 
 async def read_config(client: KubeClient) -> ConfigRow | None:
     """None if there is none yet, which means to observe."""
@@ -23,14 +25,18 @@ async def read_config(client: KubeClient) -> ConfigRow | None:
 
 
 async def write_config(
-    client: KubeClient, known: ConfigRow | None, spec: Mapping[str, object]
+    client: KubeClient,
+    known: ConfigRow | None,
+    spec: Mapping[str, object],
+    *,
+    annotations: Mapping[str, str] = NONE,
 ) -> None:
     """Merges ``spec`` into what is ``known``; a key with None is taken away."""
     try:
         if known is None:
-            await _create(client, spec)
+            await _create(client, spec, annotations)
         else:
-            meta = {"resourceVersion": known.version, "uid": known.uid}
+            meta = {"resourceVersion": known.version, "uid": known.uid, "annotations": annotations}
             patch = {"metadata": meta, "spec": spec}
             await client.merge_patch(CONFIGS, CONFIG_NAME, patch, manager=MANAGER)
     except (errors.AlreadyExists, errors.Conflict, errors.NotFound):
@@ -40,11 +46,14 @@ async def write_config(
         ) from None
 
 
-async def _create(client: KubeClient, spec: Mapping[str, object]) -> None:
+async def _create(
+    client: KubeClient, spec: Mapping[str, object], annotations: Mapping[str, str]
+) -> None:
+    labels = {COMPONENT: "backstay"}
     body = {
         "apiVersion": CONFIGS.api_version,
         "kind": CONFIGS.kind,
-        "metadata": {"name": CONFIG_NAME, "labels": {COMPONENT: "backstay"}},
+        "metadata": {"name": CONFIG_NAME, "labels": labels, "annotations": annotations},
         "spec": {key: value for key, value in spec.items() if value is not None},
     }
     await client.create(CONFIGS, body, manager=MANAGER)

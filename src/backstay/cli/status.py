@@ -18,6 +18,7 @@ from backstay.decide.failover import CHAIN, decide
 from backstay.model.incident import Progress
 from backstay.model.node import Life
 from backstay.model.policy import Mode, Policy, Times
+from backstay.model.reasons import Reason
 from backstay.model.workload import Workload
 from backstay.settings import Settings
 from backstay.sources.picture import Picture, Sight, take, workloads_on
@@ -110,8 +111,10 @@ def _status(picture: Picture, unwell: Sequence[NodeStatus], problems: Sequence[s
     steps = [held.next for node in unwell for held in node.held] + [node.next for node in unwell]
     if any(node.held for node in unwell):
         steps = [who_acts(picture), *steps]
+    if picture.policy.rolled_back:
+        steps = [Reason.ApiRolledBack.because(because="").next, *steps]
     return Status(
-        mode=picture.policy.mode,
+        mode=Mode.DISARMED if picture.policy.rolled_back else picture.policy.mode,
         mode_sentence=mode_sentence(picture),
         controller=controller_sentence(picture),
         kubevirt={True: "installed", False: "not installed", None: "unknown"}[picture.kubevirt],
@@ -145,6 +148,8 @@ def mode_sentence(picture: Picture) -> str:
     policy: Policy = picture.policy
     if not picture.installed:
         return "Backstay is not installed here: nothing acts when a node dies."
+    if policy.rolled_back:
+        return Reason.ApiRolledBack.because(because=policy.rolled_back).sentence
     if policy.mode is Mode.ARMED:
         return "Backstay is armed: it acts as soon as a death is proven."
     if policy.mode is Mode.DISARMED:

@@ -357,6 +357,13 @@ def is_it_a_storm(case: Case) -> Objection | None:
     return Objection(Action.HOLD, why)
 
 
+def has_api_gone_back(case: Case) -> Objection | None:
+    because = case.snapshot.policy.rolled_back
+    if not because:
+        return None
+    return Objection(Action.HOLD, Reason.ApiRolledBack.because(because=because))
+
+
 def may_we_act(case: Case) -> Objection | None:
     """Last, so that everything above is said in observation too."""
     policy = case.snapshot.policy
@@ -384,5 +391,6 @@ CHAIN: tuple[Check, ...] = (
     has_it_been_tried_too_often,
     is_it_proven,
     is_it_a_storm,
+    has_api_gone_back,
     may_we_act,
 )

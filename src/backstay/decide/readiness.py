@@ -154,7 +154,7 @@ def _as_if_dead(snapshot: Snapshot) -> Snapshot:
         suspected_at=0.0,
         why=Reason.NodeLost.because(node=facts.name, seconds=40),
     )
-    policy = msgspec.structs.replace(snapshot.policy, mode=Mode.ARMED)
+    policy = msgspec.structs.replace(snapshot.policy, mode=Mode.ARMED, rolled_back="")
     return msgspec.structs.replace(
         snapshot,
         facts=facts,

@@ -29,7 +29,7 @@ nothing else.
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -79,8 +79,12 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     lease_transitions: int | None = None
 
 
+class _LeaseMeta(Meta, frozen=True, rename="camel"):
+    annotations: dict[str, str] | None = None
+
+
 class _Lease(msgspec.Struct, frozen=True):
-    metadata: Meta
+    metadata: _LeaseMeta
     spec: _Spec | None = None
 
 
@@ -94,6 +98,7 @@ class LeaseRow(msgspec.Struct, frozen=True):
     duration: float
     renewed: str
     transitions: int
+    annotations: Mapping[str, str] = {}
 
     def says_the_same(self, other: "LeaseRow") -> bool:
         """Whether nobody has renewed: a label put on the lease is no sign of life."""
@@ -115,6 +120,7 @@ def _row(lease: _Lease) -> LeaseRow:
         duration=float(spec.lease_duration_seconds or 0),
         renewed=spec.renew_time or "",
         transitions=spec.lease_transitions or 0,
+        annotations=lease.metadata.annotations or {},
     )
 
 
@@ -171,6 +177,8 @@ class Leadership:
         self.times = times or LeaseTimes()
         self.term: Term | None = None
         self.terms = 0
+        self.remarks: dict[str, str | None] = {}
+        """Annotations that the lease is to carry while we renew it; None takes one off."""
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -198,6 +206,11 @@ class Leadership:
     def holder(self) -> str:
         """Who holds the lease, as far as we know; empty for nobody."""
         return self._seen.holder if self._seen else ""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Of the lease, as far as we know; also those that somebody before us has left there."""
+        return self._seen.annotations if self._seen else {}
 
     async def run(self, work: Work) -> None:
         """Stands by, leads, and stands by again, until ``work`` ends within its term or this is
@@ -372,7 +385,10 @@ class Leadership:
         stamp = self._stamp()
         self._begun[stamp] = started
         try:
-            await self._patch(row, self._spec(stamp), deadline=deadline, not_after=term.not_after)
+            await self._patch(
+                row, self._spec(stamp), remarks=self._new_remarks(row), deadline=deadline,
+                not_after=term.not_after,
+            )  # fmt: skip
         except errors.Conflict:
             _log.debug("the lease %s is not what we thought", self._key)
         except KubeError as error:
@@ -406,6 +422,10 @@ class Leadership:
             "renewTime": stamp,
         }
 
+    def _new_remarks(self, row: LeaseRow) -> dict[str, str | None]:
+        said = self.remarks.items()
+        return {key: value for key, value in said if row.annotations.get(key) != value}
+
     async def _create(self, spec: dict[str, object], *, deadline: float) -> None:
         body = {
             "apiVersion": LEASES.api_version,
@@ -423,13 +443,17 @@ class Leadership:
         spec: dict[str, object],
         *,
         deadline: float,
+        remarks: Mapping[str, str | None] | None = None,
         not_after: float | None = None,
     ) -> None:
         """Raises ``Conflict`` or ``NotFound`` if the lease is not ``row``; then it has been read.
 
         A patch and not a replacement: what others put on the lease stays on it.
         """
-        patch = {"metadata": {"resourceVersion": row.version, "uid": row.uid}, "spec": spec}
+        meta: dict[str, object] = {"resourceVersion": row.version, "uid": row.uid}
+        if remarks:
+            meta["annotations"] = remarks
+        patch = {"metadata": meta, "spec": spec}
         timeout = deadline - asyncio.get_running_loop().time()
         try:
             reply = await self._client.merge_patch(

@@ -20,6 +20,13 @@ TMAX_PROTECT = "tmax/virt-auto-failover"
 EXEMPT = f"{GROUP}/exempt"
 """On a node: ``"true"`` means that its workloads are nobody's business but their owner's."""
 
+ARMED = f"{GROUP}/armed"
+"""On the configuration: when and by whom Backstay was last armed. Another value than before means
+that somebody has armed it anew, which also accepts an API that was rolled back."""
+
+ROLLED_BACK = f"{GROUP}/rolled-back"
+"""On our own lease: that whoever leads has seen the API go back in time."""
+
 COMPONENT = "app.kubernetes.io/part-of"
 """With the value ``backstay``, on everything that an installation creates."""
 

@@ -108,6 +108,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     disarmed_because: str = ""
     virtual_machines: bool = True
     stateful_sets: bool = True
+    rolled_back: str = ""
+    """How it shows that the API went back in time since somebody armed us; empty if it did not."""
     weakest: Strength = Strength.PRESUMED
     presume_block: bool = False
     presume_after: float = 150.0

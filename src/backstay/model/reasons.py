@@ -83,6 +83,15 @@ class Reason(Enum):
         "Somebody has disarmed Backstay for a time. It observes and records, and changes nothing.",
         "backstay arm",
     )
+    ApiRolledBack = Entry(
+        "The API was rolled back ({because}): nothing is taken from any node until somebody arms "
+        "Backstay again.",
+        "The store of the API was restored from a backup. What it lists may be long gone, what it "
+        "does not list may run, and what was confirmed of a node may be about another day. So "
+        "Backstay has disarmed itself. Look first whether guests run twice, or on other nodes than "
+        "the API says; arming accepts the API as it is then.",
+        "backstay arm",
+    )
     NotProtected = Entry(
         "{workload} is not protected: {because}.",
         "Backstay acts for virtual machines and the pods of StatefulSets, and for what is labelled "

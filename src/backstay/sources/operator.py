@@ -8,6 +8,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import NoReturn
 
+import msgspec
+
 from backstay.apis.backstay import (
     CONFIG_NAME,
     CONFIG_PROJECTION,
@@ -28,12 +30,13 @@ from backstay.kube.reflector import Reflector
 from backstay.model.evidence import Confirmation
 from backstay.model.policy import Mode, Policy
 from backstay.seam.clock import Rng, WallClock
+from backstay.sources.past import Past
 
 
 class OperatorSource:
     """See the module."""
 
-    def __init__(self, client: KubeClient, *, rng: Rng, wall: WallClock) -> None:
+    def __init__(self, client: KubeClient, *, rng: Rng, wall: WallClock, past: Past) -> None:
         self.configs: Cache[ConfigRow] = Cache()
         self.confirmed: Cache[ConfirmationRow] = Cache({"node": lambda row: (row.node,)})
         self.reflectors = (
@@ -42,6 +45,7 @@ class OperatorSource:
         )
         self._client = client
         self._wall = wall
+        self._past = past
         self._seen_at: dict[str, float] = {}
         self.confirmed.subscribe(self._confirmation_changed)
 
@@ -54,17 +58,23 @@ class OperatorSource:
 
     @property
     def policy(self) -> Policy:
-        return policy_of(self.configs.get(CONFIG_NAME), self._wall.now())
+        return self._in_time(policy_of(self.configs.get(CONFIG_NAME), self._wall.now()))
 
     def confirmations(self, node: str) -> tuple[Confirmation, ...]:
         rows = self.confirmed.by_index("node", node)
         return tuple(self._confirmation(row) for row in rows)
 
     async def look_closely(self, node: str) -> tuple[Policy, tuple[Confirmation, ...]]:
-        """Quorum reads of the configuration and of the confirmations that we know for ``node``."""
-        policy = policy_of(await self._read_config(), self._wall.now())
+        """Quorum reads of the API's version, of the configuration, and of the confirmations that we
+        know for ``node``."""
+        await self._past.look()
+        policy = self._in_time(policy_of(await self._read_config(), self._wall.now()))
         rows = [await self._read_confirmation(row) for row in self.confirmed.by_index("node", node)]
         return policy, tuple(self._confirmation(row) for row in rows if row is not None)
+
+    def _in_time(self, policy: Policy) -> Policy:
+        """What holds of it in an API that may have gone back in time."""
+        return msgspec.structs.replace(policy, rolled_back=self._past.words)
 
     async def _read_config(self) -> ConfigRow | None:
         try:

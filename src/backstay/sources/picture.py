@@ -39,7 +39,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.projection import Meta, Projection, Unreadable
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.evidence import Confirmation
-from backstay.model.labels import LEASE_NAMESPACE, TAINT
+from backstay.model.labels import LEASE_NAMESPACE, ROLLED_BACK, TAINT
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Policy, Times
 from backstay.model.reasons import Why
@@ -47,6 +47,7 @@ from backstay.model.workload import Workload
 from backstay.seam.clock import WallClock
 from backstay.sources.lookups import Details, describe_all, list_all
 from backstay.sources.operator import policy_of
+from backstay.sources.past import rolled_back
 from backstay.sources.workloads import NodePods, assemble, describe, read_pods
 
 T = TypeVar("T")
@@ -76,11 +77,13 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """Who leads, as the lease says; ``age`` is that of the last renewal."""
+    """Who leads, as the lease says; ``age`` is that of the last renewal. ``rolled_back`` is how it
+    showed that the API went back in time, if whoever led saw that."""
 
     holder: str
     age: float
     alive: bool
+    rolled_back: str = ""
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +148,9 @@ async def take(
             _sight(row, leases.get(row.key), confirmations, incidents, at, times)
             for row in sorted(rows, key=lambda row: row.key)
         ),
-        policy=config or Policy(),
+        policy=msgspec.structs.replace(
+            config or Policy(), rolled_back="" if leader is None else leader.rolled_back
+        ),
         configured=config is not None,
         installed=look.installed,
         kubevirt=kubevirt,
@@ -212,8 +217,12 @@ class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     lease_duration_seconds: int | None = None
 
 
+class _LeaseMeta(Meta, frozen=True, rename="camel"):
+    annotations: dict[str, str] | None = None
+
+
 class _Lease(msgspec.Struct, frozen=True):
-    metadata: Meta
+    metadata: _LeaseMeta
     spec: _LeaseSpec = _LeaseSpec()
 
 
@@ -225,10 +234,12 @@ class _LeaseRow(msgspec.Struct, frozen=True):
     renewed: float | None
     renewal: str
     duration: float
+    rolled_back: str
 
 
 def _lease_row(lease: _Lease) -> _LeaseRow:
     spec, meta = lease.spec, lease.metadata
+    told = rolled_back((meta.annotations or {}).get(ROLLED_BACK, ""))
     return _LeaseRow(
         key=meta.name,
         uid=meta.uid,
@@ -237,6 +248,7 @@ def _lease_row(lease: _Lease) -> _LeaseRow:
         renewed=moment(spec.renew_time),
         renewal=spec.renew_time or "",
         duration=float(spec.lease_duration_seconds or 15),
+        rolled_back="" if told is None else told.words,
     )
 
 
@@ -318,7 +330,7 @@ class _Look:
         if not row.holder or row.renewed is None:
             return None
         age = max(0.0, self._wall.now().timestamp() - row.renewed)
-        return Leader(row.holder, age, alive=age <= row.duration)
+        return Leader(row.holder, age, age <= row.duration, row.rolled_back)
 
     async def has_kubevirt(self) -> bool | None:
         try:

@@ -1,0 +1,210 @@
+"""The API's past: whether the API has gone back in time.
+
+Somebody restores its store from a backup. Then it lists pods that were removed since and knows
+nothing of those that were started, and what people confirmed that day counts again. Each single
+read looks sound. What gives it away is the store's version: it is lower than one that we have seen.
+
+* The highest version seen is kept outside of the API: in a file beside the flight recorder's, where
+  there is a recorder, else in memory alone.
+* Only a quorum read shows that the store went back, and it is compared with what had been seen when
+  it *began*: what a cache answers is old and no more than that.
+* Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
+  arming leaves another stamp on the configuration, so that one from the backup is told from it.
+* Whoever leads says so on the lease, and whoever leads next takes it over from there. So it
+  outlives a controller without a disk, and people see it (``backstay status``).
+
+A store that was restored to a higher version on purpose (``etcdutl --bump-revision``), or that grew
+past the highest version before anybody looked, does not show it.
+"""
+
+import asyncio
+import logging
+import posixpath
+from typing import NoReturn
+
+import msgspec
+
+from backstay.apis.backstay import CONFIGS
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import KubeError
+from backstay.kube.versions import is_older
+from backstay.model.labels import ARMED
+from backstay.seam.clock import Rng
+from backstay.seam.files import Files
+
+_log = logging.getLogger("backstay.past")
+
+_FILE = "past.json"
+_EVERY = 10.0
+_SAVED = 60.0
+"""Seconds between two looks, and between two writes of what grows all the time."""
+_TIMEOUT = 10.0
+_DISK = 5.0
+
+
+class RolledBack(msgspec.Struct, frozen=True, rename="camel"):
+    """From which version to which; ``armed`` is the last arming that the API knew of then."""
+
+    highest: str
+    found: str
+    armed: str
+
+    @property
+    def words(self) -> str:
+        return f"its version was {self.highest} before, and then {self.found}"
+
+
+class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What is kept."""
+
+    highest: str = ""
+    rolled_back: RolledBack | None = None
+
+
+def step(memory: Memory, *, before: str, version: str, armed: str) -> Memory:
+    """After a quorum read that began when ``before`` was the highest, and that showed ``version``
+    and the stamp of the last arming."""
+    held = memory.rolled_back
+    if held is not None:
+        accepted = armed not in ("", held.armed)
+        return Memory(highest=version) if accepted else memory
+    if is_older(version, before):
+        return Memory(memory.highest, RolledBack(before, version, armed))
+    if memory.highest and not is_older(memory.highest, version):
+        return memory
+    return Memory(highest=version)
+
+
+def rolled_back(text: str) -> RolledBack | None:
+    """As it stands on a lease, if it can be read."""
+    try:
+        return msgspec.json.decode(text, type=RolledBack)
+    except msgspec.MsgspecError:
+        return None
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Config(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Configs(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+    items: list[_Config] | None = None
+
+
+class Past:
+    """See the module. ``directory`` is empty where nothing is to be kept on disk."""
+
+    def __init__(self, client: KubeClient, files: Files, directory: str, *, rng: Rng) -> None:
+        self.trouble = ""
+        """Why it is not kept on disk, where it should be."""
+        self._client = client
+        self._files = files
+        self._path = posixpath.join(directory, _FILE) if directory else ""
+        self._rng = rng
+        self._memory = Memory()
+        self._saved = Memory()
+        self._saved_at = 0.0
+        self._loading = asyncio.Lock()
+        self._loaded = not directory
+
+    @property
+    def rolled_back(self) -> RolledBack | None:
+        return self._memory.rolled_back
+
+    @property
+    def words(self) -> str:
+        """How it shows that the API was rolled back; empty if it was not."""
+        return self.rolled_back.words if self.rolled_back is not None else ""
+
+    @property
+    def remark(self) -> str | None:
+        """What is to stand on the lease."""
+        return None if self.rolled_back is None else msgspec.json.encode(self.rolled_back).decode()
+
+    def inherit(self, remark: str) -> None:
+        """What the last leader has left on the lease; the next look says whether it still holds."""
+        told = rolled_back(remark) if remark else None
+        if told is not None and self.rolled_back is None:
+            self._become(msgspec.structs.replace(self._memory, rolled_back=told))
+
+    async def run(self) -> NoReturn:
+        """Looks now and then, so that what is kept is never much older than the API."""
+        while True:
+            try:
+                await self.look()
+            except KubeError as error:
+                _log.debug("cannot look at the API's version: %s", error)
+            await self._save()
+            await asyncio.sleep(_EVERY * (0.95 + 0.1 * self._rng.random()))
+
+    async def look(self) -> None:
+        """A quorum read, before something is done. Raises ``KubeError``."""
+        await self._load()
+        before = self._memory.highest
+        reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
+        page = reply.into(_Configs)
+        annotations = [each.metadata.annotations or {} for each in page.items or ()]
+        armed = annotations[0].get(ARMED, "") if annotations else ""
+        version = page.metadata.resource_version
+        self._become(step(self._memory, before=before, version=version, armed=armed))
+
+    def _become(self, memory: Memory) -> None:
+        was, self._memory = self._memory.rolled_back, memory
+        if memory.rolled_back is not None and was is None:
+            _log.error(
+                "the API was rolled back (%s): nothing is taken from any node until somebody "
+                "arms Backstay again",
+                memory.rolled_back.words,
+            )
+        elif memory.rolled_back is None and was is not None:
+            _log.warning("armed anew: the API is accepted as it is now")
+
+    # On disk. Whatever is wrong with it, looking goes on.
+
+    async def _load(self) -> None:
+        async with self._loading:
+            if self._loaded:
+                return
+            self._loaded = True
+            try:
+                async with asyncio.timeout(_DISK):
+                    data = await self._files.read(self._path)
+                self._saved = msgspec.json.decode(data, type=Memory)
+            except FileNotFoundError:
+                return
+            except (OSError, TimeoutError, msgspec.MsgspecError) as error:
+                self._complain(error)
+                return
+            # What was inherited meanwhile is newer than any file.
+            held = self.rolled_back or self._saved.rolled_back
+            self._become(Memory(self._saved.highest, held))
+
+    async def _save(self) -> None:
+        now = asyncio.get_running_loop().time()
+        same = self._memory.rolled_back == self._saved.rolled_back and self._saved.highest
+        recent = now - self._saved_at < _SAVED
+        if not self._path or not self._loaded or (same and recent) or self._memory == self._saved:
+            return
+        memory = self._memory
+        try:
+            async with asyncio.timeout(_DISK):
+                await self._files.write(self._path, msgspec.json.encode(memory))
+        except (OSError, TimeoutError) as error:
+            self._complain(error)
+            return
+        self._saved, self._saved_at, self.trouble = memory, now, ""
+
+    def _complain(self, error: Exception) -> None:
+        why = getattr(error, "strerror", None) or str(error) or "it took too long"
+        if not self.trouble:
+            _log.warning("the API's version cannot be kept in %s: %s", self._path, why)
+        self.trouble = f"{self._path}: {why}"
