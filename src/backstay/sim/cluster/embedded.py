@@ -38,6 +38,7 @@ from backstay.sim.cluster.stateful_sets import StatefulSets
 from backstay.sim.cluster.timers import Timers
 from backstay.sim.nodes.agents import Agent
 from backstay.sim.nodes.machine import Main
+from backstay.sim.nodes.network import PodNetwork
 from backstay.sim.nodes.node import Node, Site
 from backstay.sim.nodes.nodestatus import NodeIdentity
 from backstay.sim.nodes.truth import Truth
@@ -96,7 +97,8 @@ class EmbeddedCluster:
 
     ``users`` says who may ask, by name, under access control; without it everybody may do
     everything. ``front`` puts something between the API server and those who ask, such as faults.
-    ``detach_revokes`` is of the storage, see ``attachments``.
+    ``detach_revokes`` is of the storage, see ``attachments``; ``network`` is what gives pods their
+    addresses.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class EmbeddedCluster:
         users: Mapping[str, User] | None = None,
         front: Callable[[ApiServer], Handler] | None = None,
         detach_revokes: bool = False,
+        network: PodNetwork | None = None,
     ) -> None:
         self.ground = ground
         self.timers = timers or Timers()
@@ -127,6 +130,7 @@ class EmbeddedCluster:
             rng=ground.rng,
             pace=self.timers.pace,
             find=self.nodes.get,
+            network=network,
         )
         self._furnish()
         self._start()

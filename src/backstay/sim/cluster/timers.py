@@ -52,6 +52,8 @@ class Timers:
     """How long containers take to start, and to stop when they are told to."""
     mount_retry: float = 0.5
     longest_mount_retry: float = 122.0
+    network_retry: float = 10.0
+    """Until a kubelet asks again for addresses that a pod was refused."""
 
     second: float = 1.0
     """How long a second lasts that an object speaks of."""
@@ -73,5 +75,6 @@ class Timers:
             report=self.report,
             mount_retry=self.mount_retry,
             longest_mount_retry=self.longest_mount_retry,
+            network_retry=self.network_retry,
             second=self.second,
         )

@@ -13,6 +13,8 @@ The rules, as a real kubelet keeps them (pkg/kubelet/pod_workers.go and status_m
 * A pod whose claims have volumes is started once they are there (``resolved``, ``mounted``).
   What has to be attached for that is *in use* from before it is mounted until after nothing of
   the pod runs any more.
+* Where pods are given addresses by a network plugin, a pod is started once it has some
+  (``connected``), and its object is deleted after it has given them back (``cleared``).
 * A kubelet that begins while containers run takes them over, and ends those that no pod wants.
 * Two pods of the same name and different uids do not know of each other.
 
@@ -23,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 from backstay.seam.clock import WallClock
+from backstay.sim.nodes.network import Sandbox
 from backstay.sim.nodes.podstatus import Facts, Step, differs, pod_status
 from backstay.sim.nodes.runtime import Mount, Runtime
 from backstay.sim.nodes.wire import Json, Pod
@@ -43,6 +46,7 @@ class Pace:
     report: float = 300.0
     mount_retry: float = 0.5
     longest_mount_retry: float = 122.0
+    network_retry: float = 10.0
     second: float = 1.0
     """How long a second of a grace period lasts."""
 
@@ -66,7 +70,7 @@ class Report:
 class _Worker:
     pod: Pod
     step: Step
-    pod_ip: str
+    pod_ips: tuple[str, ...]
     due: float | None = None
     stopping_since: float = 0.0
     gone: bool = False
@@ -75,7 +79,7 @@ class _Worker:
     mounts: tuple[Mount, ...] | None = None
 
     @property
-    def lacks_volumes(self) -> bool:
+    def is_unprepared(self) -> bool:
         return self.step is Step.STARTING and self.due is None
 
     def move(self, step: Step, *, due: float | None = None) -> None:
@@ -87,13 +91,21 @@ class Kubelet:
     """One boot's kubelet: a loss of power takes all that it remembers."""
 
     def __init__(
-        self, runtime: Runtime, *, pace: Pace, wall: WallClock, host_ip: str, pod_subnet: str
+        self,
+        runtime: Runtime,
+        *,
+        pace: Pace,
+        wall: WallClock,
+        host_ip: str,
+        pod_subnet: str,
+        has_plugin: bool = False,
     ) -> None:
         self._runtime = runtime
         self._pace = pace
         self._wall = wall
         self._host_ip = host_ip
         self._pod_subnet = pod_subnet
+        self._has_plugin = has_plugin
         self._addresses = 0
         self._workers: dict[str, _Worker] = {}
 
@@ -117,11 +129,11 @@ class Kubelet:
             worker.gone = True
             self._consider(worker, now)
 
-    # Volumes
+    # Volumes and addresses
 
-    def lacking_volumes(self) -> list[Pod]:
-        """The pods that wait for their volumes."""
-        return [worker.pod for worker in self._workers.values() if worker.lacks_volumes]
+    def unprepared(self) -> list[Pod]:
+        """The pods that wait for their volumes, or for their network."""
+        return [worker.pod for worker in self._workers.values() if worker.is_unprepared]
 
     def resolved(self, uid: str, mounts: tuple[Mount, ...]) -> None:
         """It is known what the pod's claims stand for."""
@@ -129,10 +141,29 @@ class Kubelet:
             worker.mounts = mounts
 
     def mounted(self, uid: str, now: float) -> None:
-        """All of it is attached and can be used."""
+        """All of it is attached and can be used, and it has its network."""
         worker = self._workers.get(uid)
-        if worker is not None and worker.lacks_volumes:
+        if worker is not None and worker.is_unprepared:
             worker.due = now + self._pace.start
+
+    def connected(self, uid: str) -> None:
+        """The pod has been given its addresses."""
+        if worker := self._workers.get(uid):
+            worker.pod_ips = self._runtime.addresses(uid)
+
+    def abandoned(self) -> list[Sandbox]:
+        """The sandboxes in which nothing runs, nor will again."""
+        kept = {uid for uid, worker in self._workers.items() if worker.step is not Step.ENDED}
+        return [
+            sandbox
+            for uid, sandbox in self._runtime.sandboxes.items()
+            if uid not in kept and not self._runtime.runs(uid)
+        ]
+
+    def cleared(self, uid: str) -> None:
+        """Its sandbox is no more."""
+        if worker := self._workers.get(uid):
+            self._note(worker)
 
     @property
     def in_use(self) -> list[str]:
@@ -144,8 +175,8 @@ class Kubelet:
         """Ends containers of an earlier kubelet that the API has no pod for."""
         for uid, run in self._runtime.running.items():
             if uid not in self._workers and not is_wanted(uid):
-                ip = str(run.pod.status.get("podIP", ""))
-                worker = _Worker(run.pod, Step.RUNNING, ip, gone=True, mounts=run.mounts)
+                ips = self._known_addresses(run.pod)
+                worker = _Worker(run.pod, Step.RUNNING, ips, gone=True, mounts=run.mounts)
                 self._workers[uid] = worker
                 self._consider(worker, now)
 
@@ -185,17 +216,25 @@ class Kubelet:
     def _admit(self, pod: Pod, now: float) -> _Worker:
         run = self._runtime.running.get(pod.uid)
         if run is not None:
-            ip = str(pod.status.get("podIP", ""))
-            return _Worker(pod, Step.RUNNING, ip, mounts=run.mounts)
-        self._addresses += 1
-        ip = f"{self._pod_subnet}.{self._addresses % 250 + 1}"
+            ips = self._known_addresses(pod)
+            return _Worker(pod, Step.RUNNING, ips, mounts=run.mounts)
+        waits = self._has_plugin and not pod.spec.host_network
+        ips = () if waits else self._next_address()
         ended = self._runtime.ended(pod.uid)
         if ended is None or _restartable(pod, ended.code):
-            due = None if pod.claims else now + self._pace.start
-            return _Worker(pod, Step.STARTING, ip, due=due)
+            due = None if pod.claims or waits else now + self._pace.start
+            return _Worker(pod, Step.STARTING, ips, due=due)
         why = f"restartPolicy {pod.spec.restart_policy} does not let it run again"
         self._runtime.refuse(pod, why=why)
-        return _Worker(pod, Step.ENDED, ip)
+        return _Worker(pod, Step.ENDED, ips)
+
+    def _next_address(self) -> tuple[str, ...]:
+        self._addresses += 1
+        return (f"{self._pod_subnet}.{self._addresses % 250 + 1}",)
+
+    def _known_addresses(self, pod: Pod) -> tuple[str, ...]:
+        told = pod.status.get("podIP")
+        return self._runtime.addresses(pod.uid) or ((str(told),) if told else ())
 
     def _consider(self, worker: _Worker, now: float) -> None:
         """Ends what must not go on, and drops what is over and gone."""
@@ -264,7 +303,8 @@ class Kubelet:
     def _report(self, worker: _Worker) -> Report:
         wanted = self._status(worker)
         news = differs(wanted, worker.pod.status)
-        return Report(worker.pod, wanted if news else None, _deletable(worker))
+        cleared = not self._runtime.has_sandbox(worker.pod.uid)
+        return Report(worker.pod, wanted if news else None, cleared and _deletable(worker))
 
     def _status(self, worker: _Worker) -> Json:
         uid = worker.pod.uid
@@ -274,7 +314,7 @@ class Kubelet:
             ended=self._runtime.ended(uid),
             restarts=self._runtime.restarts(uid),
             host_ip=self._host_ip,
-            pod_ip=worker.pod_ip,
+            pod_ips=worker.pod_ips,
         )
         return pod_status(worker.pod, facts, now=self._wall.now())
 

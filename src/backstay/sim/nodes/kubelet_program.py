@@ -21,6 +21,7 @@ from backstay.seam import Seams
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.tasks import Tasks
 from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
+from backstay.sim.nodes.network import PodNetwork, Refused, Sandbox
 from backstay.sim.nodes.nodestatus import (
     LEASE_NAMESPACE,
     NodeIdentity,
@@ -60,20 +61,28 @@ class KubeletProgram:
         *,
         wall: WallClock,
         pace: Pace,
+        network: PodNetwork | None = None,
     ) -> None:
         self._identity = identity
         self._runtime = runtime
         self._wall = wall
         self._pace = pace
+        self._network = network
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
         self._kubelet = Kubelet(
-            runtime, pace=pace, wall=wall, host_ip=identity.ip, pod_subnet=identity.pod_subnet
+            runtime,
+            pace=pace,
+            wall=wall,
+            host_ip=identity.ip,
+            pod_subnet=identity.pod_subnet,
+            has_plugin=network is not None,
         )
         self._pods = _Pods(self._wake)
         self._pods.subscribe(self._pod_changed)
         self._own_node: Cache[OwnNode] = Cache()
-        self._mounting: set[str] = set()
+        self._preparing: set[str] = set()
+        self._clearing: set[str] = set()
         self._reported_at: float | None = None
 
     async def run(self, client: KubeClient, seams: Seams) -> None:
@@ -83,7 +92,8 @@ class KubeletProgram:
         fields = f"metadata.name={name}"
         node = Reflector(client, NODES, node_projection(), self._own_node, rng=rng, fields=fields)
         every, pace = self._every, self._pace
-        self._mounting.clear()
+        self._preparing.clear()
+        self._clearing.clear()
         async with Tasks(f"{name}/kubelet") as tasks:
             tasks.spawn(self._follow_containers(), name="containers")
             tasks.spawn(pods.run(), name="pods")
@@ -105,15 +115,22 @@ class KubeletProgram:
                 self._kubelet.take_over(self._is_wanted, loop.time())
             due = self._kubelet.advance(loop.time())
             self._news.set()
-            for pod in self._kubelet.lacking_volumes():
-                if pod.uid not in self._mounting:
-                    self._mounting.add(pod.uid)
-                    tasks.spawn(self._mount(client, pod), name=f"volumes of {pod.key}")
+            for pod in self._kubelet.unprepared():
+                if pod.uid not in self._preparing:
+                    self._preparing.add(pod.uid)
+                    tasks.spawn(self._prepare(client, pod), name=f"volumes of {pod.key}")
+            for sandbox in self._kubelet.abandoned() if self._pods.synced else ():
+                if sandbox.pod.uid not in self._clearing:
+                    self._clearing.add(sandbox.pod.uid)
+                    tasks.spawn(self._clear(client, sandbox), name=f"end of {sandbox.pod.key}")
             try:
                 async with asyncio.timeout_at(due):
                     await self._wake.wait()
             except TimeoutError:
                 pass
+
+    def _is_unprepared(self, uid: str) -> bool:
+        return any(each.uid == uid for each in self._kubelet.unprepared())
 
     def _is_wanted(self, uid: str) -> bool:
         return self._pods.by_uid(uid) is not None
@@ -132,11 +149,11 @@ class KubeletProgram:
             self._kubelet.saw(new, now)
         self._wake.set()
 
-    async def _mount(self, client: KubeClient, pod: Pod) -> None:
-        """Waits for the volumes of a pod, for as long as it needs them."""
+    async def _prepare(self, client: KubeClient, pod: Pod) -> None:
+        """Waits for the volumes of a pod and then for its network, for as long as it needs them."""
         wait, mounts = self._pace.mount_retry, None
         try:
-            while any(each.uid == pod.uid for each in self._kubelet.lacking_volumes()):
+            while self._is_unprepared(pod.uid):
                 with contextlib.suppress(KubeError):
                     if mounts is None:
                         # What a claim is bound to is for good.
@@ -144,13 +161,47 @@ class KubeletProgram:
                     if mounts is not None:
                         self._kubelet.resolved(pod.uid, mounts)
                         if attached(await self._status(client), mounts):
+                            await self._connect(client, pod)
                             self._kubelet.mounted(pod.uid, asyncio.get_running_loop().time())
                             self._wake.set()
                             return
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, self._pace.longest_mount_retry)
         finally:
-            self._mounting.discard(pod.uid)
+            self._preparing.discard(pod.uid)
+
+    async def _connect(self, client: KubeClient, pod: Pod) -> None:
+        """Waits for the addresses of a pod, in a new sandbox: one of an earlier boot gives its own
+        back before."""
+        network, node = self._network, self._identity.name
+        while network is not None and not pod.spec.host_network and self._is_unprepared(pod.uid):
+            try:
+                if (former := self._runtime.sandboxes.get(pod.uid)) is not None:
+                    await network.remove(client, node, former)
+                addresses = await network.add(client, node, self._runtime.make_sandbox(pod))
+            except (Refused, KubeError):
+                await asyncio.sleep(self._pace.network_retry)
+            else:
+                self._runtime.connect(pod.uid, addresses)
+                self._kubelet.connected(pod.uid)
+                return
+
+    async def _clear(self, client: KubeClient, sandbox: Sandbox) -> None:
+        """Has a sandbox give its addresses back, however long that takes."""
+        uid = sandbox.pod.uid
+        try:
+            while self._network is not None:
+                try:
+                    await self._network.remove(client, self._identity.name, sandbox)
+                except KubeError:
+                    await asyncio.sleep(_RETRY)
+                else:
+                    break
+            self._runtime.drop_sandbox(uid)
+            self._kubelet.cleared(uid)
+            self._wake.set()
+        finally:
+            self._clearing.discard(uid)
 
     # Heartbeats
 

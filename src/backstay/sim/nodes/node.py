@@ -32,6 +32,7 @@ from backstay.sim.nodes.agents import Agent, AgentContext
 from backstay.sim.nodes.kubelet import Pace
 from backstay.sim.nodes.kubelet_program import KubeletProgram
 from backstay.sim.nodes.machine import Cut, Machine, Main
+from backstay.sim.nodes.network import PodNetwork
 from backstay.sim.nodes.nodestatus import NodeIdentity
 from backstay.sim.nodes.runtime import Runtime
 from backstay.sim.nodes.truth import Running, Truth
@@ -53,6 +54,8 @@ class Site:
     pace: Pace
     find: "Callable[[str], Node | None]"
     """Another node, by its name."""
+    network: PodNetwork | None = None
+    """What gives pods their addresses; None if nobody keeps account of them."""
 
 
 class Node:
@@ -194,6 +197,7 @@ class Node:
                     self.runtime,
                     wall=seams.wall,
                     pace=self._site.pace,
+                    network=self._site.network,
                 )
             await program.run(self._site.connect(self.name, seams), seams)
 

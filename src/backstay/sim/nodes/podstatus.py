@@ -31,7 +31,8 @@ class Facts:
     ended: Ended | None
     restarts: int
     host_ip: str
-    pod_ip: str
+    pod_ips: tuple[str, ...]
+    """None as long as it has no network."""
 
 
 _NO_TIMES = {"startedAt": None, "finishedAt": None}
@@ -41,15 +42,11 @@ def pod_status(pod: Pod, facts: Facts, *, now: datetime) -> Json:
     """The part of the status that is a kubelet's to write."""
     phase = _phase(pod, facts)
     ready = facts.step in (Step.RUNNING, Step.STOPPING)
-    ip = facts.host_ip if pod.spec.host_network else facts.pod_ip
-    if facts.step is Step.ENDED:
-        ip = pod.status.get("podIP") or ip
     status: Json = {
         "phase": phase,
         "hostIP": facts.host_ip,
         "hostIPs": [{"ip": facts.host_ip}],
-        "podIP": ip,
-        "podIPs": [{"ip": ip}],
+        **_addresses(pod, facts),
         "startTime": pod.status.get("startTime") or stamp(now),
         "conditions": _conditions(pod, facts, phase=phase, ready=ready, now=now),
         "containerStatuses": [
@@ -64,9 +61,16 @@ def pod_status(pod: Pod, facts: Facts, *, now: datetime) -> Json:
     return status
 
 
+def _addresses(pod: Pod, facts: Facts) -> Json:
+    ips = (facts.host_ip,) if pod.spec.host_network else facts.pod_ips
+    if facts.step is Step.ENDED:
+        ips = tuple(each["ip"] for each in pod.status.get("podIPs") or ()) or ips
+    return {"podIP": ips[0], "podIPs": [{"ip": each} for each in ips]} if ips else {}
+
+
 def differs(wanted: Json, actual: Json) -> bool:
     """Whether the API says something else than the kubelet would; others' conditions are theirs."""
-    if any(wanted[key] != actual.get(key) for key in ("phase", "podIP", "containerStatuses")):
+    if any(wanted.get(key) != actual.get(key) for key in ("phase", "podIP", "containerStatuses")):
         return True
     said = {each["type"]: each["status"] for each in actual.get("conditions") or ()}
     return any(said.get(each["type"]) != each["status"] for each in wanted["conditions"])

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from backstay.seam.clock import Rng, WallClock
+from backstay.sim.nodes.network import Sandbox
 from backstay.sim.nodes.truth import Truth, What
 from backstay.sim.nodes.wire import Pod
 
@@ -65,7 +66,8 @@ class Runtime:
         self._news = asyncio.Event()
         self._running: dict[str, Run] = {}
         self._starts_idle: Callable[[Pod], bool] = lambda _: False
-        # On disk: both survive a loss of power.
+        # On disk: all of it survives a loss of power.
+        self._sandboxes: dict[str, Sandbox] = {}
         self._ended: dict[str, Ended] = {}
         self._starts: dict[str, int] = {}
 
@@ -104,6 +106,32 @@ class Runtime:
 
     def restarts(self, uid: str) -> int:
         return max(0, self._starts.get(uid, 0) - 1)
+
+    # Sandboxes
+
+    @property
+    def sandboxes(self) -> dict[str, Sandbox]:
+        """By the uid of the pod, also of those in which nothing runs; a copy."""
+        return dict(self._sandboxes)
+
+    def has_sandbox(self, uid: str) -> bool:
+        return uid in self._sandboxes
+
+    def addresses(self, uid: str) -> tuple[str, ...]:
+        sandbox = self._sandboxes.get(uid)
+        return sandbox.addresses if sandbox else ()
+
+    def make_sandbox(self, pod: Pod) -> Sandbox:
+        """A new one, which has no addresses yet."""
+        container = self._rng.token(64).translate(_HEX)
+        made = self._sandboxes[pod.uid] = Sandbox(pod, container)
+        return made
+
+    def connect(self, uid: str, addresses: tuple[str, ...]) -> None:
+        self._sandboxes[uid] = replace(self._sandboxes[uid], addresses=addresses)
+
+    def drop_sandbox(self, uid: str) -> None:
+        self._sandboxes.pop(uid, None)
 
     async def changed(self, since: int) -> int:
         """Returns ``changes`` as soon as it is more than ``since``: something started or stopped,
@@ -161,6 +189,7 @@ class Runtime:
             name=pod.name,
             why=why,
             volumes=tuple(mount.volume for mount in mounts if mount.writable),
+            addresses=self.addresses(pod.uid),
             idle=idle,
         )
         self.changes += 1

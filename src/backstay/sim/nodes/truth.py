@@ -7,6 +7,7 @@ Backstay exists to prevent, and the API alone can never show it. The log is only
 Who can write to a volume follows from what runs: every running pod that has it, on each node
 that the storage does not refuse (``bar``), unless nothing in that pod writes at the moment
 (``hold_back``: the target of a migration). A volume goes by the name of its PersistentVolume.
+Who uses an address follows from what runs as well.
 """
 
 import asyncio
@@ -39,6 +40,7 @@ class Running:
     name: str
     since: float
     volumes: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Entry:
     what: What
     why: str
     volumes: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 Follower = Callable[[Entry], None]
@@ -93,6 +96,10 @@ class Truth:
                 count += {What.STARTED: 1, What.STOPPED: -1}.get(entry.what, 0)
                 most = max(most, count)
         return most
+
+    def users(self, address: str) -> list[Running]:
+        """The pods that have this address now."""
+        return [each for each in self._running.values() if address in each.addresses]
 
     # Who can write
 
@@ -170,18 +177,21 @@ class Truth:
         name: str,
         why: str,
         volumes: tuple[str, ...] = (),
+        addresses: tuple[str, ...] = (),
         idle: bool = False,
     ) -> None:
         """``idle`` is a pod that starts held back."""
         at = self._now()
         if what is What.STARTED:
-            self._running[node, uid] = Running(node, boot, uid, namespace, name, at, volumes)
+            self._running[node, uid] = Running(
+                node, boot, uid, namespace, name, at, volumes, addresses
+            )
             if idle:
                 self._held_back.add((node, uid))
         elif what is What.STOPPED:
             del self._running[node, uid]
             self._held_back.discard((node, uid))
-        self._add(Entry(at, node, boot, uid, namespace, name, what, why, volumes))
+        self._add(Entry(at, node, boot, uid, namespace, name, what, why, volumes, addresses))
 
     def _note(self, run: Running, what: What, why: str) -> None:
         self._add(
