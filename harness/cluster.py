@@ -58,7 +58,8 @@ class _PortTaken(Exception):
 class Timers:
     """How soon Kubernetes acts on a silent node, in seconds. The defaults are its own.
 
-    ``node_eviction_rate`` is how many nodes per second are given up.
+    ``node_eviction_rate`` is how many nodes per second are given up, and ``attachment_sync`` how
+    often it is compared which volumes are attached with which are thought to be.
     """
 
     node_monitor_period: float = 5
@@ -66,6 +67,7 @@ class Timers:
     not_ready_toleration: int = 300
     unreachable_toleration: int = 300
     node_eviction_rate: float = 0.1
+    attachment_sync: float = 60
 
 
 KUBERNETES_TIMERS = Timers()
@@ -76,6 +78,7 @@ FAST = Timers(
     not_ready_toleration=1,
     unreachable_toleration=1,
     node_eviction_rate=10,
+    attachment_sync=1.5,
 )
 """For tests: a node that is silent for 4 s is Unknown, and its pods are evicted a second later."""
 
@@ -372,6 +375,7 @@ def _controller_flags(directory: Path, identities: pki.Identities, timers: Timer
         f"--node-monitor-period={timers.node_monitor_period}s",
         f"--node-monitor-grace-period={timers.node_monitor_grace_period}s",
         f"--node-eviction-rate={timers.node_eviction_rate}",
+        f"--attach-detach-reconcile-sync-period={timers.attachment_sync}s",
     ]
 
 

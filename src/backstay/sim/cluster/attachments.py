@@ -9,6 +9,9 @@ attacher of the storage driver does it:
   out of service. A node that is not ready and still has it in use is given six minutes; then the
   volume is taken from it by force, whatever may still be writing there.
 * The attachment of a volume stays, marked as deleted, until the attacher has done its part.
+* One that somebody else deletes is not missed at once: the controller goes by what it has done
+  itself, and compares that with what there is once a minute. Until then the volume is attached as
+  far as it knows, and nobody else gets it.
 
 Whether a detached volume can still be written to by who had it is the storage's matter. By default
 it can, as with most: nobody but the old node's kernel enforces it. ``revokes`` is for storage that
@@ -50,7 +53,7 @@ Turn: TypeAlias = tuple[str, str]
 """The name of a volume, and why it is its turn: there was news, it is time to act on them, or
 somebody's time is over."""
 
-_NEWS, _ACT, _TIMEOUT = "news", "act", "timeout"
+_NEWS, _ACT, _TIMEOUT, _SYNC = "news", "act", "timeout", "sync"
 
 
 def attachment_name(driver: str, handle: str, node: str) -> str:
@@ -67,11 +70,19 @@ class AttachDetach(Controller[Turn]):
         self._unwanted_since: dict[str, float] = {}
         self._refused: set[tuple[str, str]] = set()
         self._to_act: set[str] = set()
+        self._attached: dict[str, set[str]] = {}
+        """The nodes that each volume is attached to, as far as it knows."""
+        self._detaching: set[str] = set()
+        """The uids of the attachments that it has deleted itself."""
+        self._syncs_from = 0.0
 
     def begin(self) -> None:
         self._unwanted_since.clear()
         self._refused.clear()
         self._to_act.clear()
+        self._attached.clear()
+        self._detaching.clear()
+        self._syncs_from = asyncio.get_running_loop().time()
         for volume in self._desk.all(VOLUMES):
             self.add((volume["metadata"]["name"], _NEWS))
 
@@ -102,7 +113,9 @@ class AttachDetach(Controller[Turn]):
 
     def work(self, key: Turn) -> None:
         name, why = key
-        if why == _ACT:
+        if why == _SYNC:
+            self._compare(name)
+        elif why == _ACT:
             self._to_act.discard(name)
             self._settle(name)
         elif name not in self._to_act:
@@ -112,21 +125,57 @@ class AttachDetach(Controller[Turn]):
     def _settle(self, name: str) -> None:
         volume = self._desk.get(VOLUMES, name)
         wanted = self._wanted(volume) if volume is not None else {}
-        there = {
-            attachment["spec"]["nodeName"]: attachment
-            for attachment in self._desk.all(ATTACHMENTS)
-            if _volume_of(attachment) == name
-        }
+        there = self._there(name)
+        missed = self._missed(name, there)
+        device = "" if volume is None else _device(volume)
+        for node in sorted(missed - wanted.keys()):
+            if self._is_free(node, device, out_of_patience=False):
+                missed.discard(node)
+                self._detached(name, node, device)
         for node, attachment in there.items():
             if node not in wanted:
                 self._give_back(node, attachment, volume)
             elif not is_deleting(attachment):
                 self._unwanted_since.pop(attachment["metadata"]["uid"], None)
-                if (attachment.get("status") or {}).get("attached") and volume is not None:
-                    self._report(node, _device(volume), attached=True)
+                if (attachment.get("status") or {}).get("attached"):
+                    self._report(node, device, attached=True)
         for node, pod in wanted.items():
-            if volume is not None and node not in there:
-                self._attach(volume, node, pod, there)
+            if volume is not None and node not in there and node not in missed:
+                self._attach(volume, node, pod, taken=bool(there or missed))
+
+    def _there(self, name: str) -> dict[str, Object]:
+        """The attachments of a volume, by node."""
+        return {
+            attachment["spec"]["nodeName"]: attachment
+            for attachment in self._desk.all(ATTACHMENTS)
+            if _volume_of(attachment) == name
+        }
+
+    def _missed(self, name: str, there: dict[str, Object]) -> set[str]:
+        """The nodes whose attachments somebody else has deleted, which it does not know yet."""
+        known = self._attached.setdefault(name, set())
+        known |= {
+            node
+            for node, each in there.items()
+            if (each.get("status") or {}).get("attached")
+            and each["metadata"]["uid"] not in self._detaching
+        }
+        missed = known - there.keys()
+        if missed:
+            period = self._timers.attachment_sync
+            passed = asyncio.get_running_loop().time() - self._syncs_from
+            self.add_after((name, _SYNC), period - passed % period)
+        return missed
+
+    def _compare(self, name: str) -> None:
+        volume, there = self._desk.get(VOLUMES, name), self._there(name)
+        for node in sorted(self._missed(name, there)):
+            self._detached(name, node, "" if volume is None else _device(volume))
+        self.add((name, _NEWS))
+
+    def _detached(self, name: str, node: str, device: str) -> None:
+        self._attached.get(name, set()).discard(node)
+        self._report(node, device, attached=False)
 
     def _wanted(self, volume: Object) -> dict[str, Object]:
         """The nodes that should have it, each with a pod that needs it there."""
@@ -148,9 +197,9 @@ class AttachDetach(Controller[Turn]):
 
     # Attaching
 
-    def _attach(self, volume: Object, node: str, pod: Object, there: dict[str, Object]) -> None:
+    def _attach(self, volume: Object, node: str, pod: Object, *, taken: bool) -> None:
         name = volume["metadata"]["name"]
-        if there and not _SHARED & set(volume["spec"].get("accessModes") or ()):
+        if taken and not _SHARED & set(volume["spec"].get("accessModes") or ()):
             self._refuse(name, pod)
             return
         source = volume["spec"]["csi"]
@@ -198,9 +247,9 @@ class AttachDetach(Controller[Turn]):
     # Detaching
 
     def _give_back(self, node: str, attachment: Object, volume: Object | None) -> None:
-        if is_deleting(attachment):
-            return
         meta = attachment["metadata"]
+        if meta["uid"] in self._detaching:
+            return
         device = _device(volume) if volume is not None else ""
         now = asyncio.get_running_loop().time()
         since = self._unwanted_since.setdefault(meta["uid"], now)
@@ -209,8 +258,9 @@ class AttachDetach(Controller[Turn]):
             if patience > 0:
                 self.add_after((_volume_of(attachment), _TIMEOUT), patience)
             return
-        self._report(node, device, attached=False)
         self._unwanted_since.pop(meta["uid"], None)
+        self._detaching.add(meta["uid"])
+        self._detached(_volume_of(attachment), node, device)
         self._desk.delete(ATTACHMENTS, ("", meta["name"]), uid=meta["uid"])
 
     def _is_free(self, name: str, device: str, *, out_of_patience: bool) -> bool:

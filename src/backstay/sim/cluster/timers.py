@@ -43,6 +43,8 @@ class Timers:
     """Between a change and the turn in which volumes are attached and detached."""
     force_detach: float = 360.0
     """How long a volume stays attached to a node that is not ready and still uses it."""
+    attachment_sync: float = 60.0
+    """Between two comparisons of what is attached with what is thought to be."""
     attach: float = 0.2
     detach: float = 0.2
     """How long the storage takes for it."""
