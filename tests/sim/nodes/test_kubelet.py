@@ -378,14 +378,14 @@ def test_a_pod_with_claims_waits_until_its_volumes_are_there() -> None:
     world = world_with_claim()
     world.wait(1000)
     assert world.running == []
-    assert [pod.uid for pod in world.kubelet.lacking_volumes()] == ["u1"]
+    assert [pod.uid for pod in world.kubelet.unprepared()] == ["u1"]
     world.kubelet.resolved("u1", (DISK,))
     world.wait(1000)
     assert world.running == []
     world.kubelet.mounted("u1", world.now)
     world.wait(0)
     assert world.running == ["u1"]
-    assert world.kubelet.lacking_volumes() == []
+    assert world.kubelet.unprepared() == []
 
 
 def test_only_what_may_be_written_to_makes_a_writer() -> None:
