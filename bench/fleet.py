@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from backstay.apis.backstay import definitions
+from backstay.apis.definitions import definitions
 from backstay.model.labels import LEASE_NAMESPACE
 from backstay.seam.aiohttp_serve import AiohttpServe
 from backstay.seam.serve import Inbound, ServerTls

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from backstay.apis.backstay import definitions
+from backstay.apis.definitions import definitions
 from backstay.kube.resource import LEASES
 from backstay.model.labels import LEASE_NAMESPACE
 from bench.worker import Job

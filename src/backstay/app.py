@@ -12,12 +12,13 @@ from contextlib import AsyncExitStack
 from typing import Any, NoReturn, TypedDict, Unpack
 
 from backstay import __version__
-from backstay.apis.backstay import ConfigRow, ConfirmationRow
+from backstay.apis.backstay import AvailabilityRow, ConfigRow, ConfirmationRow
 from backstay.apis.core import NodeRow
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard
 from backstay.control.history import History
 from backstay.control.observe import Observer
+from backstay.control.sweep import Sweeper
 from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN, Check
 from backstay.kube.cache import Cache
@@ -28,11 +29,13 @@ from backstay.model import labels
 from backstay.model.node import Life
 from backstay.model.policy import Mode
 from backstay.model.reasons import Reason
+from backstay.record.blackbox import BlackBox
 from backstay.record.callers import Callers
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
 from backstay.record.incidents import IncidentBook
 from backstay.record.metrics import Metrics
+from backstay.record.notify import Notifier, Turn
 from backstay.record.pulse import Pulse
 from backstay.record.recorder import FlightRecorder
 from backstay.seam import Seams
@@ -45,6 +48,7 @@ from backstay.sources.testimony import Source
 
 _log = logging.getLogger("backstay.app")
 
+_PROGRAM = f"backstay {__version__}"
 _STALLED = 30.0
 _LAST_WORDS = 5.0
 
@@ -83,6 +87,8 @@ class App:
             client, component="backstay", instance=settings.identity, wall=seams.wall, rng=seams.rng
         )
         self.recorder = _recorder(settings, seams)
+        self.box = BlackBox(client, namespace=settings.namespace, program=_PROGRAM, wall=seams.wall)
+        self.notifier = _notifier(settings, seams, self.measured)
         self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
         self.past = Past(client, seams.files, settings.recorder, rng=seams.rng)
         self.operator = OperatorSource(client, rng=seams.rng, wall=seams.wall, past=self.past)
@@ -109,6 +115,8 @@ class App:
                 herald=Herald(self.events),
                 metrics=self.measured,
                 recorder=self.recorder,
+                box=self.box,
+                notifier=self.notifier,
                 times=times,
                 chain=chain,
             ),
@@ -126,10 +134,13 @@ class App:
             floor=self.book.highest_epoch,
             times=settings.lease_times,
         )
+        self.sweeper = Sweeper(self.book, self.box, wall=seams.wall)
         self._seams = seams
         self._client = client
+        self._was_armed = False
         self.nodes.cache.subscribe(self._node_changed)
         self.operator.configs.subscribe(self._config_changed)
+        self.operator.asked.subscribe(self._policy_changed)
         self.operator.confirmed.subscribe(self._confirmation_changed)
 
     async def run(self) -> None:
@@ -173,7 +184,12 @@ class App:
         # To act on half a picture would be to open incidents for nodes that are merely unknown.
         while not self._has_seen_everything():  # noqa: ASYNC110 - caches tell nobody
             await asyncio.sleep(self.settings.poll_leases / 5)
-        await self.loop.lead(term)
+        async with Tasks("leader") as tasks:
+            tasks.spawn(self.box.run(term), name="box")
+            tasks.spawn(self.sweeper.run(term), name="sweep")
+            if self.notifier is not None:
+                tasks.spawn(self.notifier.run(term), name="notifier")
+            await self.loop.lead(term)
 
     def _has_seen_everything(self) -> bool:
         return self.nodes.cache.synced and self.nodes.looks > 0
@@ -188,6 +204,17 @@ class App:
     def _looked(self) -> None:
         self._remark()
         self.loop.looked()
+        self._tell_of_disarming()
+
+    def _tell_of_disarming(self) -> None:
+        """However it came about: by a person, or because the API was set back."""
+        policy = self.operator.policy
+        armed = policy.mode is Mode.ARMED and not policy.rolled_back
+        leads = self.leadership.term is not None
+        if self._was_armed and not armed and leads and self.notifier is not None:
+            because = policy.rolled_back or policy.disarmed_because or "its configuration says so"
+            self.notifier.tell(Turn.DISARMED, Reason.NoLongerArmed.because(because=because))
+        self._was_armed = armed
 
     def _remark(self) -> None:
         self.leadership.remarks[labels.ROLLED_BACK] = self.past.remark
@@ -205,6 +232,9 @@ class App:
                 self.loop.consider(row.node)
 
     def _config_changed(self, _old: ConfigRow | None, _new: ConfigRow | None) -> None:
+        self.loop.looked()
+
+    def _policy_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
         self.loop.looked()
 
     # What it says of itself
@@ -233,6 +263,11 @@ class App:
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)
         measured.incident_writes.reached(self.book.writes)
+        measured.incidents_pruned.reached(self.sweeper.removed)
+        measured.kept_frames_lost.reached(self.box.lost)
+        if self.notifier is not None:
+            measured.notifications_waiting.set(float(self.notifier.waiting))
+        measured.contradicted.set(float(self._contradicted()))
         measured.events_dropped.reached(self.events.dropped)
         for kind, cache in self._caches():
             measured.quarantined.set(float(len(cache.quarantine)), kind)
@@ -280,10 +315,15 @@ class App:
         held = (v.why.code for d in self.loop.decisions.values() for v in d.held)
         return {code: float(count) for code, count in Counter(held).items()}
 
+    def _contradicted(self) -> int:
+        code = Reason.EvidenceContradicted.name
+        return sum(decision.why.code == code for decision in self.loop.decisions.values())
+
     def _caches(self) -> list[tuple[str, Cache[Any]]]:
         return [
             ("nodes", self.nodes.cache),
             ("configs", self.operator.configs),
+            ("policies", self.operator.asked),
             ("confirmations", self.operator.confirmed),
         ]
 
@@ -322,7 +362,20 @@ def _recorder(settings: Settings, seams: Seams) -> FlightRecorder | None:
     return FlightRecorder(
         seams.files,
         settings.recorder,
-        program=f"backstay {__version__}",
+        program=_PROGRAM,
         wall=seams.wall,
         rng=seams.rng,
+    )
+
+
+def _notifier(settings: Settings, seams: Seams, metrics: Metrics) -> Notifier | None:
+    if settings.webhook is None:
+        return None
+    return Notifier(
+        seams.transport,
+        seams.files,
+        settings.webhook,
+        wall=seams.wall,
+        rng=seams.rng,
+        metrics=metrics,
     )

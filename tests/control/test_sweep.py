@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from backstay.apis.backstay import INCIDENTS, definitions
+from backstay.apis.backstay import INCIDENTS
+from backstay.apis.definitions import definitions
 from backstay.control.sweep import FIRST, INTERVAL, MOST, Sweeper
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient

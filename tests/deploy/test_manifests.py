@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from backstay import __version__
-from backstay.apis.backstay import definitions
+from backstay.apis.definitions import definitions
 from backstay.cli.documents import as_yaml
 from backstay.cli.manifests import manifests
 from backstay.cli.run import command as run

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from backstay.apis.backstay import INCIDENTS, IncidentRow, IncidentSpec, definitions
+from backstay.apis.backstay import INCIDENTS, IncidentRow, IncidentSpec
+from backstay.apis.definitions import definitions
 from backstay.decide.failover import Action
 from backstay.kube import errors
 from backstay.kube.access import GivenAccess, Grant

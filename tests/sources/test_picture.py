@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from backstay.apis.backstay import INCIDENTS, definitions
+from backstay.apis.backstay import INCIDENTS
+from backstay.apis.definitions import definitions
 from backstay.kube.errors import Forbidden
 from backstay.kube.resource import NODES
 from backstay.model.node import Life

@@ -1,17 +1,27 @@
-"""Our own kinds: the configuration, a person's word that a node is dead, and incidents.
+"""Our own kinds: the configuration, what owners ask for, a person's word that a node is dead, and
+incidents.
 
-``definitions`` are the CustomResourceDefinitions as they are installed. All three kinds are the
-cluster's, not a namespace's: a node is nobody's tenant.
+All but one are the cluster's, not a namespace's: a node is nobody's tenant. AvailabilityPolicies
+are the tenants' own. ``definitions.py`` has the schemas that the API server holds them to.
 """
 
-from typing import Any
+from typing import Literal
 
 import msgspec
 
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.resource import Resource
+from backstay.model.evidence import Strength
 from backstay.model.incident import IncidentStatus
-from backstay.model.labels import COMPONENT, GROUP
+from backstay.model.labels import GROUP
+from backstay.model.policy import (
+    AvailabilityRule,
+    Detach,
+    Job,
+    OnKubeletLoss,
+    Ownership,
+    Requirement,
+)
 
 VERSION = "v1alpha1"
 
@@ -19,12 +29,11 @@ CONFIGS = Resource(GROUP, VERSION, "backstayconfigs", "BackstayConfig", namespac
 CONFIRMATIONS = Resource(
     GROUP, VERSION, "deathconfirmations", "DeathConfirmation", namespaced=False
 )
+AVAILABILITY_POLICIES = Resource(GROUP, VERSION, "availabilitypolicies", "AvailabilityPolicy")
 INCIDENTS = Resource(GROUP, VERSION, "incidents", "Incident", namespaced=False)
 
 CONFIG_NAME = "cluster"
 """There is one configuration; an object of another name is refused by the schema."""
-
-Schema = dict[str, Any]
 
 
 class Disarmed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,10 +47,43 @@ class Protect(msgspec.Struct, frozen=True, rename="camel"):
     stateful_sets: bool = True
 
 
-class ConfigSpec(msgspec.Struct, frozen=True):
+class ProofSpec(msgspec.Struct, frozen=True, rename="camel"):
+    weakest: Strength = Strength.PRESUMED
+    presume_block: bool = False
+    presume_after_seconds: int = 150
+
+
+class DefaultsSpec(msgspec.Struct, frozen=True, rename="camel"):
+    on_kubelet_loss: OnKubeletLoss = OnKubeletLoss.LEAVE
+    detach: Detach = Detach.ATTACHMENTS
+    start: bool = False
+
+
+class LimitsSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """``nodes_down`` of None leaves it to their number (``decide/storm.py``)."""
+
+    attempts: int = 3
+    cool_down_minutes: int = 60
+    nodes_down: int | None = None
+    releases_per_minute: int = 60
+    highest_priority: int = 100
+
+
+class StormRelease(msgspec.Struct, frozen=True, omit_defaults=True):
+    until: str = ""
+    reason: str = ""
+    by: str = ""
+
+
+class ConfigSpec(msgspec.Struct, frozen=True, rename="camel"):
     mode: str = "Observe"
     disarmed: Disarmed | None = None
     protect: Protect | None = None
+    proof: ProofSpec = ProofSpec()
+    defaults: DefaultsSpec = DefaultsSpec()
+    limits: LimitsSpec = LimitsSpec()
+    storm_release: StormRelease | None = None
+    owners: dict[Job, Ownership] = {}
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -49,29 +91,80 @@ class Config(msgspec.Struct, frozen=True):
     spec: ConfigSpec = ConfigSpec()
 
 
-class ConfigRow(msgspec.Struct, frozen=True, gc=False):
+class ConfigRow(msgspec.Struct, frozen=True):
+    """There is one, so nothing of it is left out."""
+
     key: str
     uid: str
     version: str
-    mode: str
-    disarmed_until: str
-    disarmed_because: str
-    virtual_machines: bool
-    stateful_sets: bool
+    spec: ConfigSpec
+
+    @property
+    def mode(self) -> str:
+        return self.spec.mode
 
 
 def config_row(config: Config) -> ConfigRow:
-    disarmed, protect = config.spec.disarmed or Disarmed(), config.spec.protect or Protect()
-    return ConfigRow(
-        key=config.metadata.key,
-        uid=config.metadata.uid,
-        version=config.metadata.resource_version,
-        mode=config.spec.mode,
-        disarmed_until=disarmed.until,
-        disarmed_because=disarmed.reason,
-        virtual_machines=protect.virtual_machines,
-        stateful_sets=protect.stateful_sets,
+    meta = config.metadata
+    return ConfigRow(meta.key, meta.uid, meta.resource_version, config.spec)
+
+
+class _Expression(msgspec.Struct, frozen=True):
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+
+class _Selector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[_Expression, ...] = ()
+
+
+class AvailabilitySpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What is not said is left to the cluster. An empty selector selects all of the namespace."""
+
+    selector: _Selector = _Selector()
+    protect: bool | None = None
+    minimum_proof: Strength | None = None
+    on_kubelet_loss: OnKubeletLoss | None = None
+    detach: Detach | None = None
+    start: bool | None = None
+    singleton: bool | None = None
+    priority: int | None = None
+
+
+class Availability(msgspec.Struct, frozen=True):
+    metadata: Meta
+    spec: AvailabilitySpec = AvailabilitySpec()
+
+
+class AvailabilityRow(msgspec.Struct, frozen=True):
+    key: str
+    uid: str
+    version: str
+    namespace: str
+    rule: AvailabilityRule
+
+
+def availability_row(wire: Availability) -> AvailabilityRow:
+    meta, spec = wire.metadata, wire.spec
+    labels = sorted(spec.selector.match_labels.items())
+    equal = [Requirement(key, "In", (value,)) for key, value in labels]
+    more = [Requirement(e.key, e.operator, e.values) for e in spec.selector.match_expressions]
+    namespace, name = meta.namespace or "", meta.name
+    rule = AvailabilityRule(
+        namespace=namespace,
+        name=name,
+        requirements=(*equal, *more),
+        protect=spec.protect,
+        minimum=spec.minimum_proof,
+        on_kubelet_loss=spec.on_kubelet_loss,
+        detach=spec.detach,
+        start=spec.start,
+        singleton=spec.singleton,
+        priority=spec.priority,
     )
+    return AvailabilityRow(meta.key, meta.uid, meta.resource_version, namespace, rule)
 
 
 class ConfirmationSpec(
@@ -166,166 +259,10 @@ def incident_row(incident: Incident) -> IncidentRow:
 
 
 CONFIG_PROJECTION: Projection[Config, ConfigRow] = Projection(Config, config_row)
+AVAILABILITY_PROJECTION: Projection[Availability, AvailabilityRow] = Projection(
+    Availability, availability_row
+)
 CONFIRMATION_PROJECTION: Projection[ConfirmationWire, ConfirmationRow] = Projection(
     ConfirmationWire, confirmation_row
 )
 INCIDENT_PROJECTION: Projection[Incident, IncidentRow] = Projection(Incident, incident_row)
-
-
-# What the API server checks
-
-_TEXT: Schema = {"type": "string", "maxLength": 1024}
-_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 253}
-_ID: Schema = {"type": "string", "minLength": 1, "maxLength": 128}
-_ID_OR_NOTHING: Schema = {"type": "string", "maxLength": 128}
-_TIME: Schema = {"type": "string", "format": "date-time"}
-_FLAG: Schema = {"type": "boolean", "default": True}
-_FOREVER: Schema = {"rule": "self == oldSelf", "message": "it cannot be changed: delete it instead"}
-
-
-def _object(properties: Schema, *required: str, **more: Any) -> Schema:
-    schema: Schema = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = list(required)
-    return schema | more
-
-
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "items": items, "maxItems": 2000}
-
-
-def _config_schema() -> Schema:
-    disarmed = _object({"until": _TIME, "reason": _TEXT, "by": _TEXT}, "until", "reason")
-    protect = _object({"virtualMachines": _FLAG, "statefulSets": _FLAG})
-    mode: Schema = {"type": "string", "enum": ["Observe", "Armed"], "default": "Observe"}
-    return _object({"mode": mode, "disarmed": disarmed, "protect": protect})
-
-
-def _which_boot(*required: str, **more: Schema) -> Schema:
-    names = {"node": _NAME, "nodeUID": _ID, "bootID": _ID}
-    rules = {"x-kubernetes-validations": [_FOREVER]}
-    return _object(names | more, *names, *required, **rules)
-
-
-def _incident_status() -> Schema:
-    workload = {
-        "workload": _TEXT, "progress": _TEXT, "code": _TEXT, "sentence": _TEXT, "next": _TEXT,
-        "uids": _list(_ID),
-    }  # fmt: skip
-    intent = {
-        "step": _TEXT, "epoch": {"type": "integer", "format": "int64"}, "pods": _list(_TEXT),
-        "at": _TEXT, "outcome": _TEXT,
-    }  # fmt: skip
-    moment = {"at": _TEXT, "code": _TEXT, "sentence": _TEXT}
-    evidence = {"kind": _TEXT, "source": _TEXT, "detail": _TEXT, "at": _TEXT}
-    words = ("state", "code", "sentence", "next", "mode", "openedAt", "closedAt")
-    return _object(
-        {
-            **dict.fromkeys(words, _TEXT),
-            "epoch": {"type": "integer", "format": "int64"},
-            "held": {"type": "integer"},
-            "recovered": {"type": "integer"},
-            "evidence": _list(_object(evidence)),
-            "workloads": _list(_object(workload)),
-            "timeline": _list(_object(moment)),
-            "intent": _object(intent),
-        }
-    )
-
-
-def _column(name: str, path: str, kind: str = "string") -> Schema:
-    return {"name": name, "type": kind, "jsonPath": path}
-
-
-_AGE = _column("Age", ".metadata.creationTimestamp", "date")
-
-
-def _definition(
-    resource: Resource,
-    spec: Schema,
-    columns: list[Schema],
-    *,
-    status: Schema | None = None,
-    short: tuple[str, ...] = (),
-    rules: list[Schema] | None = None,
-) -> Schema:
-    schema = _object({"spec": spec} | ({"status": status} if status else {}), "spec")
-    if rules:
-        schema["x-kubernetes-validations"] = rules
-    version: Schema = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        "additionalPrinterColumns": columns,
-    }
-    if status:
-        version["subresources"] = {"status": {}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": resource.label, "labels": {COMPONENT: "backstay"}},
-        "spec": {
-            "group": GROUP,
-            "scope": "Cluster",
-            "names": {
-                "plural": resource.plural,
-                "singular": resource.kind.lower(),
-                "kind": resource.kind,
-                "listKind": f"{resource.kind}List",
-                "categories": ["backstay"],
-                **({"shortNames": list(short)} if short else {}),
-            },
-            "versions": [version],
-        },
-    }
-
-
-def definitions() -> list[Schema]:
-    """The CustomResourceDefinitions, as ``backstay crds`` prints them."""
-    only = {
-        "rule": f"self.metadata.name == '{CONFIG_NAME}'",
-        "message": f"there is one configuration, and its name is {CONFIG_NAME}",
-    }
-    return [
-        _definition(
-            CONFIGS,
-            _config_schema(),
-            [
-                _column("Mode", ".spec.mode"),
-                _column("Disarmed until", ".spec.disarmed.until"),
-                _AGE,
-            ],
-            short=("bsc",),
-            rules=[only],
-        ),
-        _definition(
-            CONFIRMATIONS,
-            _which_boot(
-                "lastRenewal",
-                by=_TEXT,
-                reason=_TEXT,
-                lastRenewal=_ID_OR_NOTHING,
-                lastHeartbeat=_ID_OR_NOTHING,
-            ),
-            [
-                _column("Node", ".spec.node"),
-                _column("By", ".spec.by"),
-                _column("Reason", ".spec.reason"),
-                _AGE,
-            ],
-        ),
-        _definition(
-            INCIDENTS,
-            _which_boot(),
-            [
-                _column("Node", ".spec.node"),
-                _column("State", ".status.state"),
-                _column("Reason", ".status.code"),
-                _column("Held", ".status.held", "integer"),
-                _column("Recovered", ".status.recovered", "integer"),
-                _AGE,
-            ],
-            status=_incident_status(),
-        ),
-    ]

@@ -5,7 +5,7 @@ deploy/crds.yaml is this command's output; a test holds the two together.
 
 import click
 
-from backstay.apis.backstay import definitions
+from backstay.apis.definitions import definitions
 from backstay.cli.documents import documents_option, print_documents
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from backstay import __version__
 from backstay.apis.apps import STATEFUL_SETS
-from backstay.apis.backstay import definitions
+from backstay.apis.definitions import definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.cli.session import Session
 from backstay.kube.client import KubeClient

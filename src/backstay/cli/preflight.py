@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from backstay.apis.apps import STATEFUL_SETS
-from backstay.apis.backstay import CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.apis.storage import CLAIMS, VOLUMES
 from backstay.cli.consent import our_kinds
@@ -57,7 +57,7 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
     """Everything, for a controller whose ``lease`` is in ``namespace``. One that others can
     reach over HTTP must also be able to ask who they are."""
     read = [
-        *((verb, resource) for resource in (NODES, CONFIGS, CONFIRMATIONS)
+        *((verb, resource) for resource in (NODES, CONFIGS, AVAILABILITY_POLICIES, CONFIRMATIONS)
           for verb in ("get", "list", "watch")),
         *((verb, resource) for resource in
           (PODS, VIRTUAL_MACHINES, INSTANCES, STATEFUL_SETS, CLAIMS, VOLUMES, INCIDENTS)
@@ -101,7 +101,7 @@ async def check(client: KubeClient, settings: Settings) -> None:
             f"{', '.join(map(str, missing))}. NEXT: backstay manifests | kubectl apply -f -"
         )
     with our_kinds():
-        for resource in (CONFIGS, CONFIRMATIONS, INCIDENTS):
+        for resource in (CONFIGS, AVAILABILITY_POLICIES, CONFIRMATIONS, INCIDENTS):
             await client.list(resource, limit=1, timeout=_TIMEOUT)
 
 

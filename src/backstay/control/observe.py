@@ -150,7 +150,7 @@ class Observer:
         return Snapshot(
             facts=facts,
             life=watched.life,
-            policy=policy,
+            policy=policy.within({workload.namespace for workload in workloads}),
             workloads=workloads,
             confirmations=confirmations,
             testimony=testimony,

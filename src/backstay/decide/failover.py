@@ -206,6 +206,15 @@ def is_it_known(case: Case) -> Objection | None:
     return Objection(Action.HOLD, why)
 
 
+def is_its_policy_known(case: Case) -> Objection | None:
+    workload = case.workload
+    because = case.snapshot.policy.unread.get(workload.namespace)
+    if because is None:
+        return None
+    why = Reason.PolicyUnreadable.because(workload=workload, because=because)
+    return Objection(Action.HOLD, why)
+
+
 def is_it_protected(case: Case) -> Objection | None:
     workload = case.workload
     because = _why_unprotected(case)
@@ -380,6 +389,7 @@ CHAIN: tuple[Check, ...] = (
     has_it_ended,
     does_it_run_elsewhere,
     is_it_known,
+    is_its_policy_known,
     is_it_protected,
     is_it_our_job,
     is_node_exempt,

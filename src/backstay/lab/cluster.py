@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from backstay.apis.apps import STATEFUL_SETS
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS, definitions
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.definitions import definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import App, Parts, build
 from backstay.decide.failover import CHAIN

@@ -29,7 +29,7 @@ what there is, what happens to it and when, and what is expected at the end::
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -107,12 +107,16 @@ class Workloads(_Part, frozen=True, kw_only=True):
 
 
 class PolicySpec(_Part, frozen=True, kw_only=True):
-    """``disarmed_for`` is how many seconds from zero on somebody has disarmed us."""
+    """``disarmed_for`` is how many seconds from zero on somebody has disarmed us. ``config`` is
+    what else stands in the BackstayConfig, ``policies`` are AvailabilityPolicies by name; both as
+    a person would write their ``spec``."""
 
     mode: Mode = Mode.ARMED
     disarmed_for: float = 0.0
     virtual_machines: bool = True
     stateful_sets: bool = True
+    config: dict[str, Any] = {}
+    policies: dict[str, dict[str, Any]] = {}
 
 
 class Do(StrEnum):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Unpack
 
 from backstay.apis.apps import STATEFUL_SETS
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
@@ -72,8 +72,11 @@ class Stage:
         protect = {
             "virtualMachines": policy.virtual_machines, "statefulSets": policy.stateful_sets,
         }  # fmt: skip
-        if policy.mode is Mode.ARMED or not all(protect.values()):
-            await self.configure(mode=policy.mode, protect=protect)
+        if policy.mode is Mode.ARMED or not all(protect.values()) or policy.config:
+            await self.configure(mode=policy.mode, protect=protect, **policy.config)
+        for name, spec in policy.policies.items():
+            body = {"metadata": {"name": name}, "spec": spec}
+            await self._client.create(AVAILABILITY_POLICIES, body, namespace=NAMESPACE)
 
     async def configure(self, *, disarmed_for: float = 0.0, **spec: Any) -> None:
         """Changes what is named and nothing else."""

@@ -17,6 +17,10 @@ PROTECT = f"{GROUP}/protect"
 TMAX_PROTECT = "tmax/virt-auto-failover"
 """The label of the KubeVirt node-fail controller: ``"true"`` protects like our own."""
 
+MINIMUM_PROOF = f"{GROUP}/minimum-proof"
+"""On a pod, a VM or their templates: ``Observed``, ``Confirmed`` or ``Presumed``, the weakest proof
+on which it may be started elsewhere. The cluster's configuration bounds it."""
+
 EXEMPT = f"{GROUP}/exempt"
 """On a node: ``"true"`` means that its workloads are nobody's business but their owner's."""
 

@@ -5,7 +5,7 @@ only as far as the cluster lets it. ``decide/policy.py`` brings the two together
 of one workload.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -70,6 +70,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Two copies are harmful even if they cannot write: proof about its volumes is not enough."""
     priority: int | None = None
     origins: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+    """What was asked for and is not granted, or contradicts itself."""
 
 
 class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,8 +124,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many workloads may be released in a minute while there is a storm."""
     attempts: int = 3
     cool_down: float = 3600.0
+    highest_priority: int = 100
+    """Up to which owners may ask to be restarted first."""
     owners: Mapping[Job, Ownership] = {}
     rules: tuple[AvailabilityRule, ...] = ()
+    unread: Mapping[str, str] = {}
+    """By namespace: why one of its policies is not known, so that nobody knows what its owners
+    ask for."""
+
+    def within(self, namespaces: Collection[str]) -> "Policy":
+        """The same, without what concerns other namespaces."""
+        return msgspec.structs.replace(
+            self,
+            rules=tuple(rule for rule in self.rules if rule.namespace in namespaces),
+            unread={name: why for name, why in self.unread.items() if name in namespaces},
+        )
 
     def owner_of(self, job: Job) -> Ownership:
         return self.owners.get(job, Ownership.OURS)

@@ -92,6 +92,12 @@ class Reason(Enum):
         "the API says; arming accepts the API as it is then.",
         "backstay arm",
     )
+    NoLongerArmed = Entry(
+        "Backstay is no longer armed: {because}.",
+        "From here on it observes and records, and changes nothing, until somebody arms it. "
+        "Workloads of a node that dies meanwhile stay down.",
+        "backstay arm",
+    )
     NotProtected = Entry(
         "{workload} is not protected: {because}.",
         "Backstay acts for virtual machines and the pods of StatefulSets, and for what is labelled "
@@ -158,6 +164,12 @@ class Reason(Enum):
         "Its node is proven dead. In a storm so many workloads are moved that the nodes which are "
         "left could drown in them: they are released a few at a time.",
     )
+    PolicyUnreadable = Entry(
+        "{workload} is held, because nobody knows what its owner asks for: {because}.",
+        "A policy of its namespace cannot be read, and no earlier version of it is known. It might "
+        "ask to be left alone, or for stronger proof, so nothing is guessed.",
+        "kubectl get availabilitypolicies -A",
+    )
     NotOurJob = Entry(
         "The configuration says that {job} is not ours to do ({owner}).",
         "Another program was found to do this job, or somebody has switched it off. Two programs "
@@ -218,6 +230,11 @@ class Reason(Enum):
     Recovered = Entry(
         "{workload} runs on {target}.",
         "It is up again on a node that is alive.",
+    )
+    ReadyAgain = Entry(
+        "{workload} is ready on {target}.",
+        "It not only runs but serves: its guest, or its containers, passed the probes that their "
+        "owner has set. This is when its users stop waiting.",
     )
     StaysDown = Entry(
         "{workload} was released from {node} but stays down: {because}.",

@@ -1,34 +1,44 @@
-"""People: what they have configured, and which deaths they have confirmed.
+"""People: what they have configured and asked for, and which deaths they have confirmed.
 
-Both are watched. While the configuration cannot be read, or is not there, we only observe: that
-is the one mode in which a mistake costs nothing.
+All of it is watched. Without a configuration we only observe: that is the one mode in which a
+mistake costs nothing. One that cannot be read does not take the place of the last that could; a
+policy that could never be read holds the workloads of its namespace, because nobody knows what
+their owners ask for.
 """
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NoReturn
 
 import msgspec
 
 from backstay.apis.backstay import (
+    AVAILABILITY_POLICIES,
+    AVAILABILITY_PROJECTION,
     CONFIG_NAME,
     CONFIG_PROJECTION,
     CONFIGS,
     CONFIRMATION_PROJECTION,
     CONFIRMATIONS,
+    AvailabilityRow,
     Config,
     ConfigRow,
     ConfirmationRow,
     ConfirmationWire,
+    Disarmed,
+    Protect,
+    StormRelease,
     config_row,
     confirmation_row,
 )
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import NotFound
+from backstay.kube.errors import NotFound, Undecodable
+from backstay.kube.projection import Unreadable
 from backstay.kube.reflector import Reflector
 from backstay.model.evidence import Confirmation
-from backstay.model.policy import Mode, Policy
+from backstay.model.policy import AvailabilityRule, Mode, Policy
 from backstay.seam.clock import Rng, WallClock
 from backstay.sources.past import Past
 
@@ -39,15 +49,19 @@ class OperatorSource:
     def __init__(self, client: KubeClient, *, rng: Rng, wall: WallClock, past: Past) -> None:
         self.configs: Cache[ConfigRow] = Cache()
         self.confirmed: Cache[ConfirmationRow] = Cache({"node": lambda row: (row.node,)})
+        self.asked: Cache[AvailabilityRow] = Cache({"namespace": lambda row: (row.namespace,)})
         self.reflectors = (
             Reflector(client, CONFIGS, CONFIG_PROJECTION, self.configs, rng=rng),
+            Reflector(client, AVAILABILITY_POLICIES, AVAILABILITY_PROJECTION, self.asked, rng=rng),
             Reflector(client, CONFIRMATIONS, CONFIRMATION_PROJECTION, self.confirmed, rng=rng),
         )
         self._client = client
         self._wall = wall
         self._past = past
         self._seen_at: dict[str, float] = {}
+        self._rules: tuple[AvailabilityRule, ...] | None = None
         self.confirmed.subscribe(self._confirmation_changed)
+        self.asked.subscribe(self._wish_changed)
 
     async def run(self) -> NoReturn:
         async with asyncio.TaskGroup() as group:
@@ -58,7 +72,10 @@ class OperatorSource:
 
     @property
     def policy(self) -> Policy:
-        return self._in_time(policy_of(self.configs.get(CONFIG_NAME), self._wall.now()))
+        if self._rules is None:
+            self._rules = rules_of(self.asked)
+        wishes = Wishes(self._rules, _never_read(self.asked.quarantine.values(), self.asked))
+        return self._in_time(policy_of(self.configs.get(CONFIG_NAME), self._wall.now(), wishes))
 
     def confirmations(self, node: str) -> tuple[Confirmation, ...]:
         rows = self.confirmed.by_index("node", node)
@@ -68,7 +85,8 @@ class OperatorSource:
         """Quorum reads of the API's version, of the configuration, and of the confirmations that we
         know for ``node``."""
         await self._past.look()
-        policy = self._in_time(policy_of(await self._read_config(), self._wall.now()))
+        config, wishes = await self._read_config(), await self._read_wishes()
+        policy = self._in_time(policy_of(config, self._wall.now(), wishes))
         rows = [await self._read_confirmation(row) for row in self.confirmed.by_index("node", node)]
         return policy, tuple(self._confirmation(row) for row in rows if row is not None)
 
@@ -81,7 +99,18 @@ class OperatorSource:
             reply = await self._client.get(CONFIGS, CONFIG_NAME)
         except NotFound:
             return None
-        return config_row(reply.into(Config))
+        try:
+            return config_row(reply.into(Config))
+        except Undecodable:
+            return self.configs.get(CONFIG_NAME)
+
+    async def _read_wishes(self) -> "Wishes":
+        """What owners ask for, anew: there are few, and one list serves all namespaces."""
+        reply = await self._client.list(AVAILABILITY_POLICIES)
+        page = AVAILABILITY_PROJECTION.page(reply.body, call=reply.call)
+        last_good = [self.asked.get(bad.key) for bad in page.unreadable]
+        rows = [*page.rows, *(row for row in last_good if row is not None)]
+        return Wishes(rules_of(rows), _never_read(page.unreadable, self.asked))
 
     async def _read_confirmation(self, known: ConfirmationRow) -> ConfirmationRow | None:
         """The same one, if it is still there; another of its name is for the watch to tell."""
@@ -106,6 +135,9 @@ class OperatorSource:
             last_heartbeat=row.last_heartbeat,
         )
 
+    def _wish_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
+        self._rules = None
+
     def _confirmation_changed(
         self, old: ConfirmationRow | None, new: ConfirmationRow | None
     ) -> None:
@@ -115,25 +147,81 @@ class OperatorSource:
             self._seen_at.pop(old.uid, None)
 
 
-def policy_of(row: ConfigRow | None, now: datetime) -> Policy:
+class Wishes(msgspec.Struct, frozen=True):
+    """What owners ask for: their rules, and by namespace why one of them is not known."""
+
+    rules: tuple[AvailabilityRule, ...] = ()
+    unread: Mapping[str, str] = {}
+
+
+def rules_of(rows: Iterable[AvailabilityRow]) -> tuple[AvailabilityRule, ...]:
+    return tuple(row.rule for row in sorted(rows, key=lambda row: row.key))
+
+
+NO_WISHES = Wishes()
+
+
+def policy_of(row: ConfigRow | None, now: datetime, wishes: Wishes = NO_WISHES) -> Policy:
     """What a configuration means at this moment; none at all means to observe."""
     if row is None:
-        return Policy()
-    mode = Mode.ARMED if row.mode == Mode.ARMED else Mode.OBSERVE
-    disarmed = bool(row.disarmed_until) and not _is_over(row.disarmed_until, now)
-    return Policy(
-        mode=Mode.DISARMED if disarmed else mode,
-        disarmed_until=row.disarmed_until if disarmed else "",
-        disarmed_because=row.disarmed_because if disarmed else "",
-        virtual_machines=row.virtual_machines,
-        stateful_sets=row.stateful_sets,
+        return Policy(rules=wishes.rules, unread=wishes.unread)
+    spec, protect = row.spec, row.spec.protect or Protect()
+    policy = Policy(
+        mode=Mode.ARMED if row.mode == Mode.ARMED else Mode.OBSERVE,
+        virtual_machines=protect.virtual_machines,
+        stateful_sets=protect.stateful_sets,
+        weakest=spec.proof.weakest,
+        presume_block=spec.proof.presume_block,
+        presume_after=float(spec.proof.presume_after_seconds),
+        on_kubelet_loss=spec.defaults.on_kubelet_loss,
+        detach=spec.defaults.detach,
+        start=spec.defaults.start,
+        storm_most=spec.limits.nodes_down,
+        storm_released=_lifted(spec.storm_release, now),
+        storm_pace=spec.limits.releases_per_minute,
+        attempts=spec.limits.attempts,
+        cool_down=spec.limits.cool_down_minutes * 60.0,
+        highest_priority=spec.limits.highest_priority,
+        owners=spec.owners,
+        rules=wishes.rules,
+        unread=wishes.unread,
+    )
+    return policy if spec.disarmed is None else _disarmed(policy, spec.disarmed, now)
+
+
+def _disarmed(policy: Policy, disarmed: Disarmed, now: datetime) -> Policy:
+    """A moment that cannot be read never comes: who wanted us to keep still is heeded."""
+    until = _moment(disarmed.until)
+    if not disarmed.until or (until is not None and now >= until):
+        return policy
+    return msgspec.structs.replace(
+        policy,
+        mode=Mode.DISARMED,
+        disarmed_until=disarmed.until,
+        disarmed_because=disarmed.reason,
     )
 
 
-def _is_over(until: str, now: datetime) -> bool:
-    """A moment that cannot be read never comes: who wanted us to keep still is heeded."""
+def _lifted(release: StormRelease | None, now: datetime) -> str:
+    """Why a person has lifted the brake on storms, if it still holds."""
+    until = None if release is None else _moment(release.until)
+    if release is None or until is None or now >= until:
+        return ""
+    return release.reason or "no reason given"
+
+
+def _never_read(bad: Iterable[Unreadable], known: Cache[AvailabilityRow]) -> dict[str, str]:
+    """By namespace: a policy that cannot be read, and of which no readable version is known."""
+    return {
+        each.key.partition("/")[0]: f"AvailabilityPolicy {each.key} cannot be read ({each.why})"
+        for each in bad
+        if known.get(each.key) is None
+    }
+
+
+def _moment(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(until)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        return False
-    return now >= (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
