@@ -5,7 +5,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from backstay.seam.errors import BadAnswer, ConnectFailed, ConnectionLost, TimedOut, TooLate
+from backstay.seam.errors import (
+    BadAnswer,
+    ConnectFailed,
+    ConnectionLost,
+    Refused,
+    TimedOut,
+    TooLate,
+)
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.transport import Response
 from tests.seam.worlds import World
@@ -112,10 +119,10 @@ class TransportContract:
             ]
         assert {task.result().body for task in tasks} == {b"all here"}
 
-    async def test_where_nobody_listens_nothing_is_sent(self, world: World) -> None:
+    async def test_a_machine_on_which_nobody_listens_refuses(self, world: World) -> None:
         server = await world.listen(Recorder())
         await server.close()
-        with pytest.raises(ConnectFailed, match=server.url):
+        with pytest.raises(Refused, match=server.url):
             await world.transport.request(world.request(server.url))
 
     @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "no address at all", "http://", ""])

@@ -3,17 +3,17 @@
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from backstay.seam import Seams
-from backstay.seam.errors import ConnectFailed, ConnectionLost, TimedOut
+from backstay.seam.errors import ConnectFailed, ConnectionLost, Refused, TimedOut
 from backstay.seam.exec import Command, Completed
 from backstay.seam.serve import Answer, Inbound
-from backstay.seam.transport import Request
+from backstay.seam.transport import NO_HEADERS, Request
 from backstay.sim.clock import Oscillator
 from backstay.sim.lane import current_lane
 from backstay.sim.process import State
@@ -32,8 +32,10 @@ async def idle(_: Seams) -> None:
     await asyncio.Event().wait()
 
 
-def get(path: str = "/", *, timeout: float = 10.0) -> Request:
-    return Request(method="GET", url=URL + path, timeout=timeout)
+def get(
+    path: str = "/", *, timeout: float = 10.0, headers: Mapping[str, str] = NO_HEADERS
+) -> Request:
+    return Request(method="GET", url=URL + path, timeout=timeout, headers=headers)
 
 
 class Api:
@@ -361,6 +363,29 @@ def test_a_request_on_an_old_connection_to_a_machine_without_power_leaves(world:
         await transport.request(get())
         world.processes["api"].lose_power()
         assert await outcome(transport.request(get(timeout=5.0))) is TimedOut
+        assert await outcome(transport.request(get(timeout=5.0))) is ConnectFailed
+
+    world.run(scenario())
+
+
+def test_a_request_that_asks_for_the_end_leaves_no_old_connection(world: World) -> None:
+    async def scenario() -> None:
+        await started(world)
+        transport = world.network.transport
+        await transport.request(get(headers={"Connection": "close"}))
+        world.processes["api"].lose_power()
+        assert await outcome(transport.request(get(timeout=5.0))) is ConnectFailed
+
+    world.run(scenario())
+
+
+def test_where_a_process_was_killed_its_machine_refuses_until_it_loses_power(world: World) -> None:
+    async def scenario() -> None:
+        await started(world)
+        transport = world.network.transport
+        world.processes["api"].kill()
+        assert await outcome(transport.request(get(timeout=5.0))) is Refused
+        world.processes["api"].lose_power()
         assert await outcome(transport.request(get(timeout=5.0))) is ConnectFailed
 
     world.run(scenario())

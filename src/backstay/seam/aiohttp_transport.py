@@ -41,6 +41,7 @@ from backstay.seam.errors import (
     ConnectFailed,
     ConnectionLost,
     NotSent,
+    Refused,
     SeamError,
     TimedOut,
     TlsFailed,
@@ -495,7 +496,8 @@ def _before_sending(request: Request, error: Exception) -> TransportError:
         return ConnectFailed(f"the name of {peer} cannot be resolved: {_reason(cause)}")
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return ConnectFailed(f"the proxy to {peer} cannot be reached: {_reason(cause)}")
-    return ConnectFailed(f"{peer} cannot be reached: {_reason(cause)}")
+    kind = Refused if isinstance(cause, ConnectionRefusedError) else ConnectFailed
+    return kind(f"{peer} cannot be reached: {_reason(cause)}")
 
 
 def _after_sending(request: Request, error: Exception) -> TransportError:

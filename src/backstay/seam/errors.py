@@ -5,7 +5,8 @@
     SeamError
     ├── TransportError
     │   ├── NotSent               not one byte of the request left: repeating it is safe
-    │   │   ├── ConnectFailed     refused, no route, unknown name, no connection in time
+    │   │   ├── ConnectFailed     no route, unknown name, no connection in time
+    │   │   │   └── Refused       somebody is there, and takes no connection
     │   │   ├── TlsFailed         the peer could not prove who it is, or refused our proof
     │   │   └── TooLate           ``Request.not_after`` had passed
     │   └── MaybeSent             the peer may have carried it out: find out, do not assume
@@ -36,6 +37,13 @@ class NotSent(TransportError):
 
 class ConnectFailed(NotSent):
     """No connection to the peer could be had."""
+
+
+class Refused(ConnectFailed):
+    """The peer's machine said that it takes no connection there: it is alive, and can be reached.
+
+    Where nobody said anything it is ``ConnectFailed`` and not this.
+    """
 
 
 class TlsFailed(NotSent):

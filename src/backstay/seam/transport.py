@@ -12,6 +12,8 @@ Rules that any implementation keeps (``tests/seam/transport_contract.py`` holds 
 * Redirects are not followed (a redirect would carry credentials to a place nobody configured)
   and proxies come from the request alone, never from the environment.
 * An answer that ends early is ``ConnectionLost``, never a shorter body.
+* That somebody takes no connection is ``Refused``; that nobody is heard, ``ConnectFailed``. What
+  was sent with ``Connection: close`` leaves no connection behind for the next request.
 """
 
 from collections.abc import Mapping

@@ -30,7 +30,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import unquote, urlsplit
 
-from backstay.seam.errors import BadAnswer, ConnectFailed, ConnectionLost, TimedOut, TooLate
+from backstay.seam.errors import (
+    BadAnswer,
+    ConnectFailed,
+    ConnectionLost,
+    Refused,
+    TimedOut,
+    TooLate,
+)
 from backstay.seam.serve import Answer, Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Response, Stream, Transport
@@ -160,7 +167,10 @@ class _Stream:
                 return piece
             if piece is None:
                 self._ended = True
-                self._network.keep_connection(self._exchange)
+                if _lower(self._request.headers).get("connection") == "close":
+                    self._exchange.finish()
+                else:
+                    self._network.keep_connection(self._exchange)
         return b""
 
     async def whole_body(self) -> bytes:
@@ -410,8 +420,8 @@ def _named(request: Request) -> str:
     return f"{request.method} {request.url}"
 
 
-def _refused(link: Link) -> ConnectFailed:
-    return ConnectFailed(f"{link.address} refused the connection")
+def _refused(link: Link) -> Refused:
+    return Refused(f"{link.address} refused the connection")
 
 
 def _unanswered(request: Request) -> TimedOut:

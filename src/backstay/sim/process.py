@@ -126,6 +126,8 @@ class Process:
         self._must_be_done_from_outside("switched off")
         for lane in self._lanes:
             self._network.lost_power(lane)
+        # Also when the process was killed before: nobody is left to refuse for it.
+        self._network.wires.power_off(self.name)
         self._has_power = False
         self._end(tell_peers=False)
 
