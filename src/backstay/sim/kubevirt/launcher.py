@@ -59,7 +59,11 @@ def launcher_pod(vmi: Object, find_claim: FindClaim) -> Json:
                 VM_NAME: name,
                 VMI_ID: name,
             },
-            "annotations": {DOMAIN: name, "kubectl.kubernetes.io/default-container": COMPUTE},
+            "annotations": {
+                **_passed_on(meta.get("annotations") or {}),
+                DOMAIN: name,
+                "kubectl.kubernetes.io/default-container": COMPUTE,
+            },
             "ownerReferences": owned_by(VMIS.kind, vmi),
         },
         "spec": {
@@ -95,6 +99,12 @@ def target_pod(vmi: Object, migration: Object, find_claim: FindClaim) -> Json:
         },
         "spec": {**pod["spec"], "affinity": affinity},
     }
+
+
+def _passed_on(annotations: Json) -> Json:
+    """All but those in which KubeVirt and kubectl keep account of the VMI itself."""
+    own = (f"{APP}/", "kubectl.kubernetes.io/")
+    return {key: value for key, value in annotations.items() if not key.startswith(own)}
 
 
 def _node_selector(spec: Json) -> Json:

@@ -29,6 +29,7 @@ def virtual_machine(
     grace: int = 10,
     memory: str = "128Mi",
     labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
     node_selector: dict[str, str] | None = None,
     eviction_strategy: str | None = None,
 ) -> Json:
@@ -73,7 +74,11 @@ def virtual_machine(
         "spec": {
             "runStrategy": run_strategy,
             "template": {
-                "metadata": {"labels": dict(labels or {}), "finalizers": [KEPT_FOR_PODS]},
+                "metadata": {
+                    "labels": dict(labels or {}),
+                    **({"annotations": dict(annotations)} if annotations else {}),
+                    "finalizers": [KEPT_FOR_PODS],
+                },
                 "spec": spec,
             },
         },
