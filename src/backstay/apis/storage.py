@@ -1,4 +1,5 @@
-"""Claims and volumes: where a workload keeps its data, and on which nodes that can be had."""
+"""Claims, volumes and attachments: where a workload keeps its data, and on which nodes that can be
+had."""
 
 from typing import TypeVar
 
@@ -10,6 +11,9 @@ from backstay.kube.resource import Resource
 
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+ATTACHMENTS = Resource(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
+)
 
 T = TypeVar("T")
 
@@ -110,6 +114,50 @@ def volume_row(volume: VolumeWire) -> VolumeRow:
     )
 
 
+class _AttachmentSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    persistent_volume_name: str | None = None
+
+
+class _AttachmentSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_name: str = ""
+    source: _AttachmentSource = _AttachmentSource()
+
+
+class _AttachmentMeta(Meta, frozen=True, gc=False, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class AttachmentWire(msgspec.Struct, frozen=True, gc=False):
+    metadata: _AttachmentMeta
+    spec: _AttachmentSpec = _AttachmentSpec()
+
+
+class AttachmentRow(msgspec.Struct, frozen=True, gc=False):
+    """``volume`` is the persistent volume; empty for one that a pod brought along inline."""
+
+    key: str
+    uid: str
+    version: str
+    node: str
+    volume: str
+    deleting: bool
+
+
+def attachment_row(attachment: AttachmentWire) -> AttachmentRow:
+    meta, spec = attachment.metadata, attachment.spec
+    return AttachmentRow(
+        key=meta.key,
+        uid=meta.uid,
+        version=meta.resource_version,
+        node=share(spec.node_name),
+        volume=spec.source.persistent_volume_name or "",
+        deleting=meta.deletion_timestamp is not None,
+    )
+
+
+ATTACHMENT_PROJECTION: Projection[AttachmentWire, AttachmentRow] = Projection(
+    AttachmentWire, attachment_row
+)
 CLAIM_PROJECTION: Projection[ClaimWire, ClaimRow] = Projection(ClaimWire, claim_row)
 VOLUME_PROJECTION: Projection[VolumeWire, VolumeRow] = Projection(VolumeWire, volume_row)
 

@@ -20,7 +20,7 @@ from backstay.decide.policy import terms_of
 from backstay.decide.storm import Fleet, is_storm, most_down
 from backstay.model.evidence import Confirmation, Evidence, Scope, Strength, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
-from backstay.model.policy import Job, Mode, Ownership, Policy, Terms, Times
+from backstay.model.policy import Detach, Job, Mode, Ownership, Policy, Terms, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
 
@@ -63,12 +63,14 @@ class Action(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What to do with one workload, and why. ``evidence`` is what a release would rest on."""
+    """What to do with one workload, and why. ``evidence`` is what a release would rest on, and
+    ``detach`` how its volumes are freed after it."""
 
     workload: Workload
     action: Action
     why: Why
     evidence: Evidence | None = None
+    detach: Detach = Detach.LEAVE
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -170,7 +172,7 @@ def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
         if answer.objection is not None:
             return Verdict(case.workload, answer.objection.action, answer.objection.why)
     why = Reason.MayBeReleased.because(workload=case.workload, node=case.snapshot.facts.name)
-    return Verdict(case.workload, Action.RELEASE, why, case.evidence)
+    return Verdict(case.workload, Action.RELEASE, why, case.evidence, case.terms.detach)
 
 
 # The checks, each the answer to one question

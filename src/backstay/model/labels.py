@@ -11,6 +11,12 @@ MANAGER = "backstay"
 TAINT = f"{GROUP}/failing-over"
 """On a node whose workloads are being moved, so that nothing new is put there."""
 
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""Kubernetes' own taint for a node that is off: whatever is on it, Kubernetes takes away."""
+
+OUT_OF_SERVICE_OURS = f"{GROUP}/out-of-service"
+"""An annotation beside that taint where it is ours; its value names the incident."""
+
 PROTECT = f"{GROUP}/protect"
 """On a pod, a VM or their templates: ``"true"`` or ``"false"``. It decides before any default."""
 

@@ -251,6 +251,36 @@ class Reason(Enum):
         "Nothing stands in its way but the proof.",
     )
 
+    # Volumes that the dead node still has
+
+    VolumeDetached = Entry(
+        "{volumes} of {workload} is being detached from {node}: it can be had on another node "
+        "within about a minute.",
+        "The workload was released and the node is proven dead, so its attachment was deleted. The "
+        "storage driver does the rest; Kubernetes notices it with its next comparison, which comes "
+        "once a minute.",
+        "kubectl get volumeattachments",
+    )
+    VolumeStays = Entry(
+        "{volumes} of {workload} stays attached to {node}: {because}.",
+        "A volume is detached only from a node that is proven dead or that the storage refuses, "
+        "and only if nothing else on that node uses it. Kubernetes itself gives it up six minutes "
+        "after the last pod with it is gone.",
+        "kubectl get volumeattachments",
+    )
+    OutOfService = Entry(
+        "{node} was put out of service: Kubernetes detaches all its volumes at once.",
+        "The configuration prefers Kubernetes' own taint for a node that is off. Nothing on the "
+        "node is held, and its death is proven. Backstay takes the taint off when the node is "
+        "back.",
+    )
+    OutOfServiceHeld = Entry(
+        "{node} is not put out of service: {because}. Its volumes are detached one by one.",
+        "The out-of-service taint makes Kubernetes remove everything from the node, so it is only "
+        "put on when everything there may go.",
+        "backstay explain node/{node}",
+    )
+
     # Addresses that a workload is pinned to
 
     AddressReleased = Entry(
