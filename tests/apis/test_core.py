@@ -215,6 +215,26 @@ def test_a_node_is_as_ready_as_its_condition_says(status: str) -> None:
     assert row_of_node(node(status={"conditions": conditions})).ready == status
 
 
+def test_a_node_is_asked_at_all_of_its_internal_addresses() -> None:
+    addresses = [
+        {"type": "Hostname", "address": "n1"},
+        {"type": "InternalIP", "address": "10.0.0.1"},
+        {"type": "ExternalIP", "address": "192.0.2.1"},
+        {"type": "InternalIP", "address": "fd00::1"},
+        {"type": "InternalIP", "address": "n1.example"},
+    ]
+    endpoints = {"kubeletEndpoint": {"Port": 10250}}
+    row = row_of_node(node(status={"addresses": addresses, "daemonEndpoints": endpoints}))
+    assert row.ports == ("10.0.0.1:10250", "[fd00::1]:10250")
+
+
+@pytest.mark.parametrize("endpoints", [None, {}, {"kubeletEndpoint": {"Port": 70000}}])
+def test_a_node_without_a_port_of_its_kubelet_is_asked_nowhere(endpoints: object) -> None:
+    addresses = [{"type": "InternalIP", "address": "10.0.0.1"}]
+    row = row_of_node(node(status={"addresses": addresses, "daemonEndpoints": endpoints}))
+    assert row.ports == ()
+
+
 def test_pods_share_what_they_repeat() -> None:
     one, other = rows_of_pods(pod(), pod(metadata={"name": "db-1"}))
     assert one.namespace is other.namespace

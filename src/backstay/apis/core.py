@@ -1,5 +1,6 @@
 """Pods and nodes: the core group, as far as we look at it."""
 
+import ipaddress
 from itertools import chain
 
 import msgspec
@@ -126,9 +127,24 @@ class NodeInfo(msgspec.Struct, frozen=True, gc=False):
     kubelet_version: str = msgspec.field(default="", name="kubeletVersion")
 
 
+class NodeAddress(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    address: str = ""
+
+
+class DaemonEndpoint(msgspec.Struct, frozen=True, gc=False):
+    port: int = msgspec.field(default=0, name="Port")
+
+
+class DaemonEndpoints(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    kubelet_endpoint: DaemonEndpoint | None = None
+
+
 class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     conditions: list[Condition] | None = None
     node_info: NodeInfo | None = None
+    addresses: list[NodeAddress] | None = None
+    daemon_endpoints: DaemonEndpoints | None = None
 
 
 class NodeMeta(Meta, frozen=True, gc=False, rename="camel"):
@@ -146,7 +162,8 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     """A node as a cache keeps it.
 
     ``ready`` is the condition's status: True, False or Unknown. ``taints`` are ``key:effect``.
-    ``heartbeat`` is what KubeVirt's virt-handler last wrote, if there is one.
+    ``heartbeat`` is what KubeVirt's virt-handler last wrote, if there is one. ``ports`` are where
+    its kubelet listens, as ``address:port``, in each family that the node has an address of.
     """
 
     key: str
@@ -159,6 +176,7 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     kubelet_version: str
     heartbeat: str
     exempt: bool
+    ports: tuple[str, ...] = NO_STRINGS
 
 
 def node_row(node: Node) -> NodeRow:
@@ -175,6 +193,7 @@ def node_row(node: Node) -> NodeRow:
         kubelet_version=share(info.kubelet_version),
         heartbeat=(meta.annotations or {}).get(HEARTBEAT, ""),
         exempt=(meta.labels or {}).get(EXEMPT) == "true",
+        ports=_ports(node.status),
     )
 
 
@@ -182,6 +201,24 @@ POD_PROJECTION: Projection[Pod, PodRow] = Projection(Pod, pod_row)
 NODE_PROJECTION: Projection[Node, NodeRow] = Projection(Node, node_row)
 
 _NO_OWNER = OwnerReference()
+
+
+def _ports(status: NodeStatus) -> tuple[str, ...]:
+    """Addresses that are none, such as names, are left out: nobody is asked to resolve them."""
+    endpoint = (status.daemon_endpoints or DaemonEndpoints()).kubelet_endpoint
+    if endpoint is None or not 0 < endpoint.port < 65536:
+        return NO_STRINGS
+    found = (each.address for each in status.addresses or () if each.type == "InternalIP")
+    return tuple(f"{host}:{endpoint.port}" for each in found if (host := _host(each)))
+
+
+def _host(address: str) -> str:
+    """As a URL has it; empty for what is no address."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    return f"[{parsed}]" if parsed.version == 6 else str(parsed)
 
 
 def _controller(owners: list[OwnerReference] | None) -> OwnerReference:

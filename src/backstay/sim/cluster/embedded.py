@@ -37,7 +37,7 @@ from backstay.sim.cluster.scheduler import Scheduler
 from backstay.sim.cluster.stateful_sets import StatefulSets
 from backstay.sim.cluster.timers import Timers
 from backstay.sim.nodes.agents import Agent
-from backstay.sim.nodes.machine import Main
+from backstay.sim.nodes.machine import CONTROL_PLANE, Main
 from backstay.sim.nodes.network import PodNetwork
 from backstay.sim.nodes.node import Node, Site
 from backstay.sim.nodes.nodestatus import NodeIdentity
@@ -69,7 +69,7 @@ class ControlPlane:
     """The machine that the API and the controllers are on."""
 
     def __init__(self, ground: Ground) -> None:
-        self._machine = ground.machine("control-plane")
+        self._machine = ground.machine(CONTROL_PLANE)
         self._programs: dict[str, Main] = {}
         self._running: dict[str, None] = {}
 

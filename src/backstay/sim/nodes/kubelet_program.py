@@ -9,7 +9,7 @@ What it has in mind lives here and not in ``run``, so that one which was stopped
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NoReturn
 
 from backstay.kube.cache import Cache
@@ -19,6 +19,7 @@ from backstay.kube.reflector import Reflector
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.seam import Seams
 from backstay.seam.clock import Rng, WallClock
+from backstay.seam.serve import Answer, Inbound, Serve
 from backstay.seam.tasks import Tasks
 from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
 from backstay.sim.nodes.network import PodNetwork, Refused, Sandbox
@@ -49,6 +50,11 @@ class _Pods(Cache[Pod]):
     def heard(self, now: float, version: str = "") -> None:
         super().heard(now, version)
         self._wake.set()
+
+
+async def _turn_away(_: Inbound) -> Answer:
+    """A real one speaks TLS, says so to whoever does not, and hangs up."""
+    return Answer(status=400, body=b"Client sent an HTTP request to an HTTPS server.\n")
 
 
 class KubeletProgram:
@@ -94,7 +100,7 @@ class KubeletProgram:
         every, pace = self._every, self._pace
         self._preparing.clear()
         self._clearing.clear()
-        async with Tasks(f"{name}/kubelet") as tasks:
+        async with Tasks(f"{name}/kubelet") as tasks, self._listening(seams.serve):
             tasks.spawn(self._follow_containers(), name="containers")
             tasks.spawn(pods.run(), name="pods")
             tasks.spawn(node.run(), name="node")
@@ -104,6 +110,18 @@ class KubeletProgram:
             # Containers are started and stopped by this very task: when it is cancelled, not one
             # more of them is.
             await self._act(client, tasks)
+
+    @contextlib.asynccontextmanager
+    async def _listening(self, serve: Serve) -> AsyncIterator[None]:
+        """Where others can see that it lives."""
+        if not self._identity.port:
+            yield
+            return
+        listener = await serve.listen(_turn_away, host=self._identity.ip, port=self._identity.port)
+        try:
+            yield
+        finally:
+            await listener.close()
 
     # Pods and containers
 

@@ -29,15 +29,27 @@ Main: TypeAlias = Callable[[Seams], Coroutine[Any, Any, None]]
 
 
 class Cut(enum.Enum):
-    """What no longer passes: what the node says, what it would hear, or both."""
+    """What no longer passes: what the node says, what it would hear, or both; or both, and only
+    between it and the control plane."""
 
     OUT = "out"
     IN = "in"
     BOTH = "both"
+    API = "api"
+
+
+CONTROL_PLANE = "control-plane"
+"""The machine of that name."""
 
 
 class Machine(Protocol):
-    """``start`` and ``kill`` are of one program; the rest befalls all that there are."""
+    """``start`` and ``kill`` are of one program; the rest befalls all that there are.
+
+    ``has_ports`` says whether what befalls it shows at its ports as it does at real ones.
+    """
+
+    @property
+    def has_ports(self) -> bool: ...
 
     def start(self, name: str, main: Main) -> None: ...
 
@@ -80,6 +92,8 @@ class _SettableClock:
 
 class LoopMachine:
     """See the module. ``turnstile`` keeps many machines from connecting in the same instant."""
+
+    has_ports = False
 
     def __init__(self, name: str, seams: Seams, *, tasks: Tasks, turnstile: RateLimit) -> None:
         self._name = name
@@ -143,6 +157,8 @@ class LoopMachine:
 
 class WorldMachine:
     """See the module. The programs of ``n1`` are the processes ``n1/kubelet`` and so on."""
+
+    has_ports = True
 
     def __init__(self, name: str, world: World) -> None:
         self._name = name
@@ -217,6 +233,8 @@ class WorldMachine:
         """From all that is elsewhere now; what begins elsewhere later was not there to be cut."""
         for other in self._world.processes:
             if other.startswith(f"{self._name}/"):
+                continue
+            if what is Cut.API and not other.startswith(f"{CONTROL_PLANE}/"):
                 continue
             ways = {Cut.OUT: [(mine, other)], Cut.IN: [(other, mine)]}
             for way in ways.get(what, [(mine, other), (other, mine)]):

@@ -17,10 +17,15 @@ fault             kubelet     agents      containers  on return
                                                       still wants
 ================  ==========  ==========  ==========  =============================================
 
+At the port of its kubelet others see an answer while the kubelet runs, a refusal once it is gone, a
+connection on which nothing comes while it stands still, and nothing at all where there is no power
+or no network. Where machines have no ports of their own (``Machine.has_ports``) there is none.
+
 A freeze or a cut is ended by nothing but its opposite, except that a reboot also unfreezes and
 brings a killed kubelet back. Faults take effect at once, before the call returns.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -38,6 +43,7 @@ from backstay.sim.nodes.runtime import Runtime
 from backstay.sim.nodes.truth import Running, Truth
 
 KUBELET = "kubelet"
+KUBELET_PORT = 10250
 
 Connect: TypeAlias = Callable[[str, Seams], KubeClient]
 """A client for the programs of the node of this name, over their own network."""
@@ -74,7 +80,8 @@ class Node:
         self.cut: Cut | None = None
         self.has_kubelet = False
         self.runtime = Runtime(identity.name, truth=site.truth, wall=site.wall, rng=site.rng)
-        self._identity = identity
+        port = KUBELET_PORT if machine.has_ports else 0
+        self._identity = dataclasses.replace(identity, port=port)
         self._machine = machine
         self._site = site
         self._agents = dict(agents or {})
@@ -108,7 +115,7 @@ class Node:
         """Whether what runs here and what runs there can talk to each other."""
         other = self._site.find(name)
         return other is not None and all(
-            each.boot_id is not None and each.cut is None for each in (self, other)
+            each.boot_id is not None and each.cut in (None, Cut.API) for each in (self, other)
         )
 
     # Faults

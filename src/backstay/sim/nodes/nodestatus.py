@@ -25,12 +25,13 @@ _ATTACHED_BY_CONTROLLER = {"volumes.kubernetes.io/controller-managed-attach-deta
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """What stays the same over reboots."""
+    """What stays the same over reboots. A kubelet without a ``port`` listens nowhere."""
 
     name: str
     ip: str
     pod_subnet: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    port: int = 0
 
     @classmethod
     def numbered(cls, name: str, number: int, labels: Mapping[str, str]) -> "NodeIdentity":
@@ -87,6 +88,8 @@ def node_status(
         },
         "conditions": _conditions(current, now=now),
     }
+    if identity.port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": identity.port}}
     if in_use or current.get("volumesInUse"):
         status["volumesInUse"] = list(in_use) or None
     return status
