@@ -21,7 +21,10 @@ RETRY = 0.5
 
 
 class Controller(ABC, Generic[K]):
-    """``run`` works until it is cancelled; ``hear`` says what a commit gives it to do."""
+    """``run`` works until it is cancelled; ``hear`` says what a commit gives it to do. ``hears``
+    names the kinds that it hears of; None is all of them."""
+
+    hears: frozenset[str] | None = None
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -56,7 +59,7 @@ class Controller(ABC, Generic[K]):
         self.add(key)
 
     async def run(self) -> None:
-        release: Callable[[], None] = self.store.follow(None, self.hear)
+        release = self._follow()
         try:
             self.begin()
             while True:
@@ -70,6 +73,11 @@ class Controller(ABC, Generic[K]):
             for timer in self._later.values():
                 timer.cancel()
             self._later.clear()
+
+    def _follow(self) -> Callable[[], None]:
+        if self.hears is None:
+            return self.store.follow(None, self.hear)
+        return self.store.follow_each(sorted(self.hears), self.hear)
 
     def _do_next(self) -> None:
         key = next(iter(self._waiting))

@@ -69,6 +69,8 @@ def _with_condition(status: Object, value: str, reason: str, message: str, now: 
 class DisruptionController(Controller[Key]):
     """Works on the keys of budgets."""
 
+    hears = frozenset({BUDGETS, PODS})
+
     def __init__(self, operations: Operations) -> None:
         super().__init__(operations.store)
         self._operations = operations

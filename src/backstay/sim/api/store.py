@@ -11,7 +11,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -199,6 +199,16 @@ class Store:
         self._sorted.clear()
         self._history.clear()
         self._forgotten = self.version = snapshot.version
+
+    def follow_each(self, storages: Iterable[str], follower: Follower) -> Callable[[], None]:
+        """``follow`` for several kinds. Most commits are of kinds that one does not care for."""
+        releases = [self.follow(storage, follower) for storage in storages]
+
+        def release() -> None:
+            for each in releases:
+                each()
+
+        return release
 
     def follow(
         self,

@@ -63,6 +63,8 @@ def attachment_name(driver: str, handle: str, node: str) -> str:
 class AttachDetach(Controller[Turn]):
     """Works on volumes."""
 
+    hears = frozenset({PODS, NODES, ATTACHMENTS, CLAIMS})
+
     def __init__(self, operations: Operations, *, timers: Timers) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations)
@@ -276,6 +278,8 @@ class AttachDetach(Controller[Turn]):
 
 class ExternalAttacher(Controller[Key]):
     """The storage driver's side of it. Works on attachments."""
+
+    hears = frozenset({ATTACHMENTS})
 
     def __init__(
         self, operations: Operations, *, timers: Timers, truth: Truth, revokes: bool = False

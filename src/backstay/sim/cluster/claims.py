@@ -76,6 +76,8 @@ def waits_for_consumer(desk: Desk, claim: Json) -> bool:
 class ClaimBinder(Controller[Item]):
     """Works on claims and volumes."""
 
+    hears = frozenset({CLAIMS, VOLUMES, CLASSES, PODS})
+
     def __init__(self, operations: Operations) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations)

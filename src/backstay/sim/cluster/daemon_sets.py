@@ -38,6 +38,7 @@ class DaemonSets(OwnerController):
 
     storage = DAEMON_SETS
     kind = "DaemonSet"
+    heard_too = (NODES,)
 
     def hear(self, commit: Commit) -> None:
         super().hear(commit)

@@ -58,6 +58,8 @@ class _Doomed(msgspec.Struct, frozen=True):
 class TaintEviction(Controller[Key | _Doomed]):
     """Works on the keys of pods."""
 
+    hears = frozenset({NODES, PODS})
+
     def __init__(self, operations: Operations, *, timers: Timers, pods: PodsByNode) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations)

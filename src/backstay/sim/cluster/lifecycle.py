@@ -73,6 +73,8 @@ class _Health:
 class NodeLifecycle(Controller[Look | str]):
     """See the module."""
 
+    hears = frozenset({NODES})
+
     def __init__(self, operations: Operations, *, timers: Timers, pods: PodsByNode) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations)

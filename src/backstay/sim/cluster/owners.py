@@ -14,14 +14,16 @@ from backstay.sim.cluster.desk import PODS, Desk, controller_of
 
 class OwnerController(Controller[Key]):
     """Works on the keys of owners. ``storage`` and ``kind`` are theirs, ``owned`` is the storage
-    of what they have made."""
+    of what they have made, and ``heard_too`` are others that ``hear`` is called for."""
 
     storage: ClassVar[str]
     kind: ClassVar[str]
     owned: ClassVar[str] = PODS
+    heard_too: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, operations: Operations) -> None:
         super().__init__(operations.store)
+        self.hears = frozenset({self.storage, self.owned, *self.heard_too})
         self._desk = Desk(operations)
 
     def begin(self) -> None:

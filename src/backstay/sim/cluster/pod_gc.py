@@ -42,6 +42,8 @@ _ORPHANED = {
 class PodGc(Controller[None]):
     """All its work is one round."""
 
+    hears = frozenset[str]()
+
     def __init__(self, operations: Operations, *, timers: Timers) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations)

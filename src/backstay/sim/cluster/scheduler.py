@@ -45,6 +45,8 @@ class _Unplaceable(Exception):
 class Scheduler(Controller[Key]):
     """Works on the keys of pods. ``prefers`` names the node that is taken where it fits."""
 
+    hears = frozenset({PODS, NODES, CLAIMS, VOLUMES})
+
     def __init__(
         self, operations: Operations, *, pods: PodsByNode, prefers: Callable[[], str] = str
     ) -> None:

@@ -30,6 +30,8 @@ _MOVES_BY_ITSELF = frozenset({"LiveMigrate", "LiveMigrateIfPossible"})
 class EvacuationController(Reconciler):
     """Works on the keys of nodes."""
 
+    hears = (NODES, VMIS, MIGRATIONS)
+
     def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
         super().__init__("disruptionbudget-controller", operations, rng=rng, connected=connected)
 

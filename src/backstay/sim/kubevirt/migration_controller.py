@@ -59,6 +59,8 @@ _KEPT = 5
 class MigrationController(Reconciler):
     """Works on the keys of migrations."""
 
+    hears = (MIGRATIONS, VMIS, PODS)
+
     def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
         super().__init__("migration-controller", operations, rng=rng, connected=connected)
         # Those that were let in, by uid; their phase says so only a few requests later, and others

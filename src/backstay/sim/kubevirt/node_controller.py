@@ -33,6 +33,8 @@ _REASON = "NodeUnresponsive"
 class NodeController(Reconciler):
     """Works on the keys of nodes."""
 
+    hears = (NODES, VMIS)
+
     def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
         super().__init__("node-controller", operations, rng=rng, connected=connected)
 

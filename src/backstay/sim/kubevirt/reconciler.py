@@ -20,7 +20,7 @@ from contextvars import Context, copy_context
 from typing import TypeAlias
 
 from backstay.kube.queue import Again, Done, Result, WorkQueue
-from backstay.kube.resource import EVENTS, LEASES, Resource
+from backstay.kube.resource import EVENTS, Resource
 from backstay.seam.clock import Rng
 from backstay.sim.api import patches
 from backstay.sim.api.kinds import KindInfo, Object
@@ -40,12 +40,12 @@ _LAST_RETRY = 60.0
 Connected: TypeAlias = Callable[[], bool]
 """Whether requests reach the API."""
 
-# Most of what is ever written, and none of KubeVirt's controllers looks at it.
-_UNHEARD = frozenset({EVENTS.label, LEASES.label})
-
 
 class Reconciler(ABC):
-    """``run`` works until it is cancelled. Keys are those of the objects that it looks after."""
+    """``run`` works until it is cancelled. Keys are those of the objects that it looks after, and
+    ``hears`` are the kinds that it hears of."""
+
+    hears: tuple[Resource, ...]
 
     def __init__(
         self, name: str, operations: Operations, *, rng: Rng, connected: Connected
@@ -77,7 +77,7 @@ class Reconciler(ABC):
         self._queue.add(key)
 
     async def run(self) -> None:
-        release = self.store.follow(None, self.note)
+        release = self.store.follow_each((each.label for each in self.hears), self.note)
         self._context = copy_context()
         try:
             self.begin()
@@ -88,7 +88,7 @@ class Reconciler(ABC):
 
     def note(self, commit: Commit) -> None:
         """Is called in the commit itself, by whoever made it; it is heard of later."""
-        if self._context is not None and commit.storage not in _UNHEARD:
+        if self._context is not None:
             self._context.run(self._send, commit)
 
     def _send(self, commit: Commit) -> None:

@@ -57,6 +57,8 @@ from backstay.sim.kubevirt.vmi_controller import CLAIMS
 class VmController(Reconciler):
     """Works on the keys of VMs, which are those of their VMIs."""
 
+    hears = (VMS, VMIS)
+
     def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
         super().__init__("virtualmachine-controller", operations, rng=rng, connected=connected)
         # The uids of VMIs that were made or deleted and that nobody has heard of yet.

@@ -45,6 +45,8 @@ CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 class VmiController(Reconciler):
     """Works on the keys of VMIs."""
 
+    hears = (VMIS, PODS, CLAIMS, VMS)
+
     def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
         super().__init__("virtualmachine-controller", operations, rng=rng, connected=connected)
         self._pod_keys: dict[str, dict[Key, None]] = {}
