@@ -40,7 +40,7 @@ from backstay.apis.calico import (
     read_settings,
 )
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import Conflict, KubeError, NotFound, OutcomeUnknown
+from backstay.kube.errors import Conflict, KubeError, NotFound, OutcomeUnknown, ServerTimeout
 from backstay.kube.resource import Resource
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.labels import MANAGER
@@ -51,6 +51,9 @@ _TRIES = 10
 _AT_ONCE = 16
 _PATIENCE = 10.0
 """Seconds for all of it: the workloads wait for us, and can do without."""
+
+_LOOK_AGAIN = (Conflict, NotFound, OutcomeUnknown, ServerTimeout)
+"""Somebody else was faster, or it is not known what came of it."""
 
 _SIZES = {4: (26, *range(20, 33)), 6: (122, *range(116, 129))}
 """The lengths that a block's prefix can have, the usual one first."""
@@ -209,7 +212,8 @@ class _Release:
             for wish in wishes:
                 if wish.outcome is None:
                     wish.ended(Fate.LEFT, _in_words(error))
-        return {wish.handle for wish in wishes if wish.sent}
+        done = (Fate.RELEASED, Fate.COOLING)
+        return {w.handle for w in wishes if w.handle and w.outcome and w.outcome.fate in done}
 
     def _judge(self, block: Block | None, wish: _Wish) -> int | None:
         """Its place in the block if it may be released; else its outcome is known."""
@@ -244,7 +248,7 @@ class _Release:
                 self._blocks[name] = None
             else:
                 self._blocks[name] = Block(await self._records.write(self._ipam.blocks, live))
-        except (Conflict, NotFound, OutcomeUnknown):
+        except _LOOK_AGAIN:
             return False
         for wish in wishes:
             wish.ended(Fate.COOLING if self._rest else Fate.RELEASED, seconds=self._rest)
@@ -258,16 +262,17 @@ class _Release:
             handle = await self._handle(name)
             if handle is None:
                 return
+            counts = {cidr: left for cidr in handle.blocks if (left := self._count(handle, cidr))}
+            if counts == handle.counts:
+                return
             live = copy.deepcopy(handle.live)
-            live["spec"]["block"] = {
-                cidr: left for cidr in handle.blocks if (left := self._count(handle, cidr))
-            }
+            live["spec"]["block"] = counts
             try:
-                if live["spec"]["block"]:
+                if counts:
                     await self._records.write(self._ipam.handles, live)
                 else:
                     await self._records.delete(self._ipam.handles, live)
-            except (Conflict, NotFound, OutcomeUnknown):
+            except _LOOK_AGAIN:
                 continue
             return
 

@@ -1,0 +1,356 @@
+"""Addresses are taken back from a dead pod as Calico would have done it, and from nobody else."""
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+from ipaddress import ip_network
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as some
+
+from backstay.act import addresses
+from backstay.apis.calico import Block
+from backstay.model.addresses import AddressClaim, AddressOutcome, Fate, told
+from backstay.sim.api.operations import Write
+from backstay.sim.api.requests import Target
+from backstay.sim.calico import V1, Group
+from backstay.sim.calico.blocks import given, new_block, taken_back
+from tests.act.conftest import NOW, Json, Records
+
+Change = Callable[[Json], Any]
+
+FOUR, SIX = "10.244.3.5", "fd00:10:244::a05"
+BLOCK = "10-244-3-0-26"
+
+only_v1 = pytest.mark.parametrize("group", [V1], ids=["v1"])
+"""For what cannot depend on the group."""
+
+
+async def release(records: Records, *claims: AddressClaim) -> Sequence[AddressOutcome]:
+    records.asked.clear()
+    later = asyncio.get_running_loop().time() + 60
+    return await addresses.release(records.client, claims, not_after=later, at=NOW)
+
+
+def fates(outcomes: Sequence[AddressOutcome]) -> dict[str, Fate]:
+    return {outcome.address: outcome.fate for outcome in outcomes}
+
+
+async def test_all_addresses_of_a_pod_are_free_afterwards_and_its_handle_is_gone(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR, SIX)
+    other = await records.give("10.244.3.6", container="beef", pod="other")
+    outcomes = await release(records, claim)
+    assert fates(outcomes) == {FOUR: Fate.RELEASED, SIX: Fate.RELEASED}
+    block = await records.find(BLOCK)
+    assert block is not None
+    assert block["spec"]["allocations"][5] is None
+    assert block["spec"]["unallocated"][-1] == 5
+    [left] = block["spec"]["attributes"]
+    assert (left["handle_id"], left["secondary"]["pod"]) == ("k8s-pod-network.beef", other.pod)
+    assert block["spec"]["allocations"][6] == 0
+    assert list(block["spec"]["sequenceNumberForAllocation"]) == ["6"]
+    assert await records.find_handle("k8s-pod-network.c0ffee") is None
+    assert await records.find_handle("k8s-pod-network.beef") is not None
+
+
+async def test_an_address_that_no_annotation_names_goes_with_the_others_of_its_handle(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR, SIX)
+    outcomes = await release(records, msgspec.structs.replace(claim, addresses=(FOUR,)))
+    assert fates(outcomes) == {FOUR: Fate.RELEASED, SIX: Fate.RELEASED}
+
+
+@only_v1
+@pytest.mark.parametrize(
+    "difference",
+    [{"container": "d00d"}, {"pod": "other"}, {"namespace": "office"}, {"node": "n2"}],
+    ids=lambda difference: next(iter(difference)),
+)
+async def test_what_is_held_by_anybody_else_is_left_alone(
+    records: Records, difference: dict[str, str]
+) -> None:
+    claim = await records.give(FOUR)
+    [outcome] = await release(records, msgspec.structs.replace(claim, **difference))
+    assert outcome.fate is Fate.LEFT
+    assert outcome.because == "it belongs to the pod shop/launcher on n1"
+    assert records.written() == []
+
+
+@only_v1
+async def test_what_calico_keeps_for_a_machine_is_not_released(records: Records) -> None:
+    claim = await records.give(FOUR, handle="k8s-pod-network.vmi.shop.till")
+    outcomes = await release(records, claim)
+    assert fates(outcomes) == {FOUR: Fate.KEPT}
+    assert records.written() == []
+
+
+async def test_where_addresses_may_not_move_none_is_touched(records: Records) -> None:
+    await records.configure(strictAffinity=True)
+    claim = await records.give(FOUR)
+    outcomes = await release(records, claim)
+    assert fates(outcomes) == {FOUR: Fate.BOUND}
+    assert records.written() == []
+    [why] = told(outcomes)
+    assert why.code == "AddressBound"
+    assert "no node but n1" in why.sentence
+
+
+async def test_an_address_rests_where_calico_is_told_to_let_them_rest(records: Records) -> None:
+    await records.configure(ipCooldownSeconds=300)
+    claim = await records.give(FOUR)
+    [outcome] = await release(records, claim)
+    assert (outcome.fate, outcome.seconds) == (Fate.COOLING, 300)
+    block = await records.find(BLOCK)
+    assert block is not None
+    assert block["spec"]["attributes"] == [{"releasedAt": "2026-03-01T12:00:00Z"}]
+    assert block["spec"]["allocations"][5] == 0
+    assert await records.find_handle("k8s-pod-network.c0ffee") is None
+    # Whoever comes again finds that it is done.
+    assert fates(await release(records, claim)) == {FOUR: Fate.COOLING}
+    assert records.written() == []
+
+
+@only_v1
+async def test_what_is_free_already_is_no_news(records: Records) -> None:
+    claim = await records.give(FOUR)
+    await release(records, claim)
+    outcomes = await release(records, claim)
+    assert fates(outcomes) == {FOUR: Fate.FREE}
+    assert told(outcomes) == ()
+    assert records.written() == []
+
+
+@only_v1
+async def test_a_block_that_is_written_meanwhile_is_read_and_compared_again(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR)
+    writes = 0
+
+    def interfere(said: str) -> None:
+        nonlocal writes
+        if said.startswith("PUT") and BLOCK in said and writes < 3:
+            writes += 1
+            _rewrite(records, lambda spec: spec.update(sequenceNumber=spec["sequenceNumber"] + 1))
+
+    records.just_before = interfere
+    assert fates(await release(records, claim)) == {FOUR: Fate.RELEASED}
+    assert sum(each.startswith("PUT") and BLOCK in each for each in records.asked) == 4
+
+
+@only_v1
+async def test_an_address_that_is_given_away_meanwhile_is_left_to_its_new_owner(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR)
+
+    def give_away(said: str) -> None:
+        if said.startswith("PUT") and BLOCK in said:
+            records.just_before = lambda _: None
+            _rewrite(records, _given_to_another)
+
+    records.just_before = give_away
+    [outcome] = await release(records, claim)
+    assert outcome.because == "it belongs to the pod office/new on n2"
+    block = await records.find(BLOCK)
+    assert block is not None
+    assert block["spec"]["allocations"][5] is not None
+
+
+@only_v1
+async def test_an_address_that_came_back_to_the_same_names_meanwhile_is_another_one(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR)
+
+    def give_anew(said: str) -> None:
+        if said.startswith("PUT") and BLOCK in said:
+            records.just_before = lambda _: None
+            _rewrite(records, lambda spec: spec["sequenceNumberForAllocation"].update({"5": 7}))
+
+    records.just_before = give_anew
+    [outcome] = await release(records, claim)
+    assert outcome.because == "it was given away anew meanwhile"
+
+
+@only_v1
+async def test_others_who_never_stop_writing_are_given_up_on(records: Records) -> None:
+    claim = await records.give(FOUR)
+
+    def interfere(said: str) -> None:
+        if said.startswith("PUT") and BLOCK in said:
+            _rewrite(records, lambda spec: spec.update(sequenceNumber=spec["sequenceNumber"] + 1))
+
+    records.just_before = interfere
+    [outcome] = await release(records, claim)
+    assert outcome.because == "others kept writing to its records"
+    assert sum(each.startswith("PUT") for each in records.asked) == 10
+
+
+@only_v1
+async def test_a_write_whose_answer_was_lost_is_looked_after_and_counted_once(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR)
+    records.lose_answers_to = f"PUT {V1.blocks.path(name=BLOCK)}"
+    assert fates(await release(records, claim)) == {FOUR: Fate.RELEASED}
+    assert sum(each.startswith("PUT") and BLOCK in each for each in records.asked) == 1
+    assert await records.find_handle("k8s-pod-network.c0ffee") is None
+
+
+@only_v1
+async def test_an_empty_block_of_no_node_is_deleted(records: Records) -> None:
+    claim = await records.give(FOUR, affinity="")
+    assert fates(await release(records, claim)) == {FOUR: Fate.RELEASED}
+    assert await records.find(BLOCK) is None
+
+
+@only_v1
+async def test_an_empty_block_of_a_node_stays(records: Records) -> None:
+    claim = await records.give(FOUR)
+    await release(records, claim)
+    assert await records.find(BLOCK) is not None
+
+
+@only_v1
+async def test_a_block_that_is_about_to_be_deleted_counts_as_gone(records: Records) -> None:
+    claim = await records.give(FOUR)
+    _rewrite(records, lambda spec: spec.update(deleted=True))
+    assert fates(await release(records, claim)) == {FOUR: Fate.FREE}
+    assert records.written() == []
+
+
+@only_v1
+async def test_what_we_know_nothing_of_survives_us(records: Records) -> None:
+    claim = await records.give(FOUR)
+    await records.give("10.244.3.6", container="beef", pod="other")
+    _rewrite(records, lambda spec: spec.update(fromTheFuture={"a": [1, None]}))
+    _rewrite(records, lambda spec: spec["attributes"][1].update(alsoNew="yes"))
+    await release(records, claim)
+    block = await records.find(BLOCK)
+    assert block is not None
+    assert block["spec"]["fromTheFuture"] == {"a": [1, None]}
+    assert block["spec"]["attributes"][0]["alsoNew"] == "yes"
+
+
+@only_v1
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda spec: spec.update(allocations=[None, 1]),
+        lambda spec: spec.update(allocations="none"),
+        lambda spec: spec.update(attributes=[]),
+        lambda spec: spec.update(cidr="everything"),
+        lambda spec: spec.update(attributes=[{"handle_id": 7}]),
+    ],
+    ids=["short", "text", "dangling", "range", "handle"],
+)
+async def test_a_block_of_another_shape_holds_up_nothing_but_itself(
+    records: Records, wrong: Change
+) -> None:
+    bad = await records.give(FOUR)
+    good = await records.give("10.244.9.5", container="beef", pod="other")
+    _rewrite(records, wrong)
+    outcomes = {outcome.address: outcome for outcome in await release(records, bad, good)}
+    assert outcomes[FOUR].fate is Fate.LEFT
+    assert f"IPAMBlock {BLOCK} is not as Calico writes it" in outcomes[FOUR].because
+    assert outcomes["10.244.9.5"].fate is Fate.RELEASED
+
+
+@only_v1
+async def test_where_calico_keeps_its_records_elsewhere_that_is_said(records: Records) -> None:
+    claim = await records.give(FOUR)
+    records.just_before = lambda _: None
+    records.group = Group("nowhere.example", "v1", "IPAMConfig")
+    for kind in (V1.blocks, V1.handles, V1.settings):
+        await records.client.delete(_DEFINITIONS, kind.label)
+    [outcome] = await release(records, claim)
+    assert outcome.because == "Calico does not keep its records in this API"
+
+
+@only_v1
+async def test_what_is_not_allowed_is_told_and_raises_nothing(records: Records) -> None:
+    claim = await records.give(FOUR)
+    records.refused = f"PUT {V1.blocks.path(name=BLOCK)}"
+    [outcome] = await release(records, claim)
+    assert outcome.fate is Fate.LEFT
+    assert "PUT" in outcome.because
+
+
+@only_v1
+async def test_nothing_is_sent_after_the_term(records: Records) -> None:
+    claim = await records.give(FOUR)
+    records.asked.clear()
+    past = asyncio.get_running_loop().time() - 1
+    [outcome] = await addresses.release(records.client, [claim], not_after=past, at=NOW)
+    assert outcome.fate is Fate.LEFT
+    assert records.written() == []
+
+
+@only_v1
+async def test_a_node_full_of_pods_costs_one_write_of_each_block(records: Records) -> None:
+    claims = [
+        await records.give(f"10.244.3.{n}", container=f"c{n}", pod=f"launcher-{n}")
+        for n in range(40)
+    ]
+    outcomes = await release(records, *claims)
+    assert {outcome.fate for outcome in outcomes} == {Fate.RELEASED}
+    block = V1.blocks.path(name=BLOCK)
+    assert [each for each in records.asked if block in each] == [f"GET {block}", f"PUT {block}"]
+    # Each handle: looked at, looked at again, marked, deleted.
+    assert sum(V1.handles.path() in each for each in records.asked) == 4 * 40
+
+
+_DEFINITIONS = msgspec.structs.replace(
+    V1.blocks,
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+)
+
+
+def _given_to_another(spec: Json) -> None:
+    owner = {"pod": "new", "namespace": "office", "node": "n2"}
+    spec["attributes"][0] = {"handle_id": "k8s-pod-network.feed", "secondary": owner}
+
+
+def _rewrite(records: Records, change: Change) -> None:
+    """Somebody else writes to the block at this very moment."""
+    store = records.server.store
+    stored = store.get(V1.blocks.label, ("", BLOCK))
+    assert stored is not None
+    body = copy.deepcopy(dict(stored.object))
+    change(body["spec"])
+    info = records.server.kinds.find(V1.name, V1.version, "ipamblocks")
+    assert info is not None
+    records.server.operations.patch(Target(info, "", BLOCK), lambda _: body, Write("somebody"))
+
+
+# Beside the stand-in, which was written after libcalico and knows nothing of ours
+
+
+@for_all(
+    holders=some.lists(some.integers(0, 3), min_size=1, max_size=12),
+    chosen=some.integers(0, 3),
+    cooldown=some.sampled_from([0, 60]),
+)
+def test_a_block_looks_as_if_calico_had_released_from_it(
+    holders: list[int], chosen: int, cooldown: int
+) -> None:
+    network = ip_network("10.244.3.0/28")
+    block = new_block(network, node="n1", sequence=41)
+    for ordinal, holder in enumerate(holders):
+        owner = {"pod": f"p{holder}", "namespace": "shop", "node": "n1"}
+        block = given(block, ordinal, handle=f"net.c{holder}", owner=owner, node="n1", strict=False)
+    ours = [ordinal for ordinal, holder in enumerate(holders) if holder == chosen]
+    theirs = taken_back(block, ours, cooldown=cooldown, now=NOW)
+    resting = "2026-03-01T12:00:00Z" if cooldown else ""
+    made = addresses._without(Block(block), ours, resting=resting if ours else "")
+    for field in ("allocations", "attributes", "unallocated", "sequenceNumber"):
+        assert made["spec"][field] == theirs["spec"][field], field
