@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from backstay.decide.failover import CHAIN, Snapshot
-from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness, stays_down
+from backstay.decide.guests import stays_down
+from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
 from backstay.model.node import Life
 from backstay.model.policy import Mode
 from backstay.model.workload import Volume, WorkloadKind

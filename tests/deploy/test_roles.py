@@ -33,12 +33,21 @@ STORAGE = deeds("", "persistentvolumeclaims persistentvolumes", READ) | deeds(
 OWNERS = deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ) | deeds(
     "apps", "statefulsets", READ
 )
+KUBEVIRT = deeds("kubevirt.io", "kubevirts", "list")
+MACHINES = (
+    deeds("kubevirt.io", "virtualmachineinstancereplicasets", "get")
+    | deeds("pool.kubevirt.io", "virtualmachinepools", "get")
+    | deeds("kubevirt.io", "virtualmachineinstancemigrations", "list create")
+    | deeds("subresources.kubevirt.io", "virtualmachines", "update", subresource="start")
+    | deeds("subresources.kubevirt.io", "virtualmachines", "update", subresource="restart")
+)
 OWN_LEASE = {"namespace": "backstay-system", "name": "backstay-controller"}
 
 VIEWING = (
     deeds("", "nodes pods", WATCH)
     | STORAGE
     | OWNERS
+    | KUBEVIRT
     | deeds("coordination.k8s.io", "leases", READ)
     | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
     | deeds("coordination.k8s.io", "leases", READ, namespace="backstay-system")
@@ -51,6 +60,8 @@ MAY: Mapping[str, set[Deed]] = {
         | deeds("", "pods", f"{READ} delete")
         | STORAGE
         | OWNERS
+        | KUBEVIRT
+        | MACHINES
         | deeds("", "events", "create patch")
         | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
         | deeds("coordination.k8s.io", "leases", "create", namespace="backstay-system")
@@ -82,7 +93,16 @@ EVERYTHING = (
     | deeds("", "users serviceaccounts groups", "impersonate")
     | deeds("apps", "deployments statefulsets", VERBS)
     | deeds("storage.k8s.io", "volumeattachments", VERBS)
-    | deeds("kubevirt.io", "virtualmachines virtualmachineinstances", VERBS)
+    | deeds("kubevirt.io", "virtualmachines virtualmachineinstances kubevirts", VERBS)
+    | deeds("kubevirt.io", "virtualmachineinstancereplicasets", VERBS)
+    | deeds("kubevirt.io", "virtualmachineinstancemigrations", VERBS)
+    | deeds("kubevirt.io", "virtualmachines", "update patch", subresource="status")
+    | deeds("pool.kubevirt.io", "virtualmachinepools", VERBS)
+    | {
+        (verb, "subresources.kubevirt.io", "virtualmachines", f"subresource={name}")
+        for verb in ("get", "update")
+        for name in ("start", "stop", "restart", "migrate", "addvolume")
+    }
     | deeds("coordination.k8s.io", "leases", VERBS)
     | deeds("coordination.k8s.io", "leases", VERBS, namespace="kube-node-lease")
     | deeds("coordination.k8s.io", "leases", VERBS, namespace="backstay-system")

@@ -53,7 +53,7 @@ async def test_each_thing_is_asked_for_once(kubevirt: CountingApi) -> None:
     with kubevirt.counting() as asked:
         await describe(kubevirt.client, pods)
     assert sorted(path.rpartition("/")[2] for path in asked) == [
-        "pv-web-root", "web", "web", "web-root",
+        "kubevirts", "pv-web-root", "web", "web", "web-root",
     ]  # fmt: skip
 
 
@@ -124,7 +124,7 @@ async def test_a_whole_cluster_is_described_with_one_list_of_each_kind(
     await make_guest(kubevirt, "mail")
     with kubevirt.counting() as asked:
         details = await describe_all(kubevirt.client)
-    assert len(asked) == 5
+    assert len(asked) == 6
     assert set(details.instances) == set(details.machines) == {"shop/web", "shop/mail"}
     assert set(details.volumes) == {"pv-web-root", "pv-mail-root"}
 

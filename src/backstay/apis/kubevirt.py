@@ -43,14 +43,24 @@ class _Domain(msgspec.Struct, frozen=True, gc=False):
     devices: _Devices | None = None
 
 
-class _InstanceSpec(msgspec.Struct, frozen=True, gc=False):
+class _InstanceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     volumes: list[_Volume] | None = None
     domain: _Domain | None = None
+    start_strategy: str | None = None
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
 
 
 class _InstanceStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     phase: str | None = None
     node_name: str | None = None
+    conditions: list[Condition] | None = None
+    active_pods: dict[str, str] | None = None
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
@@ -61,7 +71,11 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
 
 class InstanceRow(msgspec.Struct, frozen=True):
     """A VirtualMachineInstance. ``devices`` are those of its host; ``host_disks`` are paths.
-    ``addresses`` is what it says of those that it is to have, as it says it."""
+    ``addresses`` is what it says of those that it is to have, as it says it.
+
+    ``migratable`` is None while nobody has said so, and ``immovable`` is why it is not. ``pods``
+    are the uids of all its launchers.
+    """
 
     key: str
     uid: str
@@ -74,6 +88,12 @@ class InstanceRow(msgspec.Struct, frozen=True):
     devices: tuple[str, ...]
     host_disks: tuple[str, ...]
     addresses: str = ""
+    deleting: bool = False
+    starts_paused: bool = False
+    paused: bool = False
+    migratable: bool | None = None
+    immovable: str = ""
+    pods: tuple[str, ...] = ()
 
 
 def instance_row(instance: Instance) -> InstanceRow:
@@ -81,6 +101,7 @@ def instance_row(instance: Instance) -> InstanceRow:
     volumes, domain = instance.spec.volumes or (), instance.spec.domain or _Domain()
     devices = domain.devices or _Devices()
     lent = [*(devices.gpus or ()), *(devices.host_devices or ())]
+    migratable = _condition(status.conditions, "LiveMigratable")
     return InstanceRow(
         key=meta.key,
         uid=meta.uid,
@@ -93,7 +114,22 @@ def instance_row(instance: Instance) -> InstanceRow:
         devices=tuple(device.device_name or device.name for device in lent),
         host_disks=tuple(volume.host_disk.path for volume in volumes if volume.host_disk),
         addresses=(meta.annotations or {}).get(ASKED, ""),
+        deleting=meta.deletion_timestamp is not None,
+        starts_paused=instance.spec.start_strategy == "Paused",
+        paused=_is_true(status.conditions, "Paused"),
+        migratable=None if migratable is None else migratable.status == "True",
+        immovable="" if migratable is None else migratable.message or migratable.reason,
+        pods=tuple(status.active_pods or ()),
     )
+
+
+def _condition(conditions: list[Condition] | None, kind: str) -> Condition | None:
+    return next((each for each in conditions or () if each.type == kind), None)
+
+
+def _is_true(conditions: list[Condition] | None, kind: str) -> bool:
+    found = _condition(conditions, kind)
+    return found is not None and found.status == "True"
 
 
 def _claim(volume: _Volume) -> str:
@@ -105,6 +141,7 @@ def _claim(volume: _Volume) -> str:
 
 
 class _TemplateMeta(msgspec.Struct, frozen=True, gc=False):
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -118,14 +155,37 @@ class _VirtualMachineSpec(msgspec.Struct, frozen=True, gc=False, rename="camel")
     template: _Template | None = None
 
 
+class _Request(msgspec.Struct, frozen=True, gc=False):
+    action: str = ""
+    uid: str = ""
+
+
+class _StartFailure(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    consecutive_fail_count: int = 0
+    retry_after_timestamp: str | None = None
+
+
+class _VirtualMachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    printable_status: str | None = None
+    conditions: list[Condition] | None = None
+    state_change_requests: list[_Request] | None = None
+    start_failure: _StartFailure | None = None
+
+
 class VirtualMachine(msgspec.Struct, frozen=True, gc=False):
     metadata: OwnedMeta
     spec: _VirtualMachineSpec = _VirtualMachineSpec()
+    status: _VirtualMachineStatus = _VirtualMachineStatus()
 
 
 class VirtualMachineRow(msgspec.Struct, frozen=True):
     """``addresses`` is what its template says of those that it is to have, and ``own_addresses``
-    what it says itself, which KubeVirt passes on to nobody."""
+    what it says itself, which KubeVirt passes on to nobody.
+
+    ``asked`` are the requests to stop or start that are still open; ``word`` is what KubeVirt
+    tells people of its state. ``failures`` starts in a row have failed, and KubeVirt does not try
+    again before ``retry_after``, a time for people. ``owner`` is what made it: a pool.
+    """
 
     key: str
     uid: str
@@ -135,11 +195,19 @@ class VirtualMachineRow(msgspec.Struct, frozen=True):
     run_strategy: str
     addresses: str = ""
     own_addresses: str = ""
+    owner: Owner | None = None
+    template_labels: dict[str, str] = {}
+    asked: tuple[str, ...] = ()
+    word: str = ""
+    failures: int = 0
+    retry_after: str = ""
+    needs_recovery: bool = False
 
 
 def virtual_machine_row(machine: VirtualMachine) -> VirtualMachineRow:
     meta, template = machine.metadata, machine.spec.template or _Template()
-    passed_on = (template.metadata or _TemplateMeta()).annotations or {}
+    said, status = template.metadata or _TemplateMeta(), machine.status
+    passed_on, failure = said.annotations or {}, status.start_failure or _StartFailure()
     return VirtualMachineRow(
         key=meta.key,
         uid=meta.uid,
@@ -149,6 +217,13 @@ def virtual_machine_row(machine: VirtualMachine) -> VirtualMachineRow:
         run_strategy=_run_strategy(machine.spec),
         addresses=passed_on.get(ASKED, ""),
         own_addresses=(meta.annotations or {}).get(ASKED, ""),
+        owner=controller_of(meta.owner_references),
+        template_labels=said.labels or {},
+        asked=tuple(request.action for request in status.state_change_requests or ()),
+        word=status.printable_status or "",
+        failures=failure.consecutive_fail_count,
+        retry_after=failure.retry_after_timestamp or "",
+        needs_recovery=_is_true(status.conditions, "ManualRecoveryRequired"),
     )
 
 

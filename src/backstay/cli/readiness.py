@@ -16,7 +16,7 @@ from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.subject import Kind, Subject, parse_node, unknown
 from backstay.cli.words import counted, fields, join, next_steps, paragraph, volume
 from backstay.decide.failover import CHAIN
-from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness, stays_down
+from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.model.workload import Workload
@@ -137,7 +137,7 @@ def _judged(picture: Picture, node: Sight, workloads: Sequence[Workload]) -> Nod
 
 def _line(outlook: Outlook) -> Line:
     workload = outlook.workload
-    because = stays_down(workload) if outlook.ending is Ending.STAYS_DOWN else None
+    because = outlook.down
     return Line(
         workload=str(workload),
         ending=outlook.ending,
@@ -197,6 +197,9 @@ def _obstacles(node: NodeReadiness) -> str:
 _OBSTACLES = {
     "CannotRunElsewhere": "bound to the node",
     "StaysDown": "not started again",
+    "RunsOnce": "not started again",
+    "NobodyStartsIt": "not started again",
+    "NeedsRecovery": "to be recovered by hand first",
     "LookupFailed": "not readable",
 }
 

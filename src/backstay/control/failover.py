@@ -24,16 +24,17 @@ from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
 from backstay.decide.failover import Check, Decision, Snapshot, decide
+from backstay.decide.guests import aftermath
 from backstay.decide.life import silence
+from backstay.decide.policy import terms_of
 from backstay.decide.proof import refuted
-from backstay.decide.readiness import stays_down
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
 from backstay.model.incident import Progress
 from backstay.model.node import Life
-from backstay.model.policy import Times
+from backstay.model.policy import Policy, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, spoken
 from backstay.record.incidents import IncidentBook
@@ -250,7 +251,7 @@ class FailoverLoop:
         """What the guard has just released."""
         advances = {}
         for workload in outcome.released:
-            advance = _released(workload)
+            advance = _released(workload, snapshot.policy)
             advances[workload.key] = advance
             self._teller.say(advance.why, node=snapshot.facts, workload=workload)
         return advances
@@ -357,16 +358,6 @@ def _heard_of(snapshot: Snapshot, incident: OpenIncident) -> bool:
     return facts.lease_changed_at is not None or facts.boot_id != incident.row.spec.boot_id
 
 
-def _released(workload: Workload) -> Advance:
-    because = stays_down(workload)
-    if because is None:
-        why = Reason.Released.because(workload=workload, node=workload.node)
-        return Advance(Progress.RELEASED, why)
-    why = Reason.StaysDown.because(
-        workload=workload,
-        node=workload.node,
-        because=because,
-        name=workload.name,
-        namespace=workload.namespace,
-    )
-    return Advance(Progress.STAYS_DOWN, why)
+def _released(workload: Workload, policy: Policy) -> Advance:
+    then = aftermath(workload, terms_of(workload, policy))
+    return Advance(Progress.STAYS_DOWN if then.down else Progress.RELEASED, then.why)

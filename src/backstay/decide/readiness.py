@@ -10,18 +10,14 @@ from enum import StrEnum
 import msgspec
 
 from backstay.decide.failover import Action, Check, Snapshot, Verdict, decide
+from backstay.decide.guests import aftermath, notes
+from backstay.decide.policy import terms_of
 from backstay.decide.storm import Fleet
 from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.node import Life, NodeLife
-from backstay.model.policy import Mode, Times
+from backstay.model.policy import Mode, Terms, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
-
-_STAYS_DOWN = {
-    "Manual": "its run strategy is Manual",
-    "Once": "its run strategy is Once",
-    "Halted": "its run strategy is Halted",
-}
 
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
@@ -41,7 +37,8 @@ class Ending(StrEnum):
 class Outlook(msgspec.Struct, frozen=True):
     """One workload: what would hold it (None: nothing), and how it ends once that is settled.
 
-    ``caveats`` are what could still delay it or be lost; ``fix`` is what would make it recover.
+    ``caveats`` are what could still delay it or be lost; ``fix`` is what would make it recover,
+    ``down`` why it would stay down.
     """
 
     workload: Workload
@@ -50,6 +47,7 @@ class Outlook(msgspec.Struct, frozen=True):
     ending: Ending
     caveats: tuple[Why, ...] = ()
     fix: str = ""
+    down: str = ""
 
     @property
     def recovers(self) -> bool:
@@ -77,34 +75,26 @@ def readiness(snapshot: Snapshot, *, times: Times, chain: Sequence[Check]) -> No
     unproven = decide(dead, 0.0, times=times, chain=chain)
     proven = decide(_confirmed(dead), 0.0, times=times, chain=chain)
     outlooks = tuple(
-        _outlook(before, after, snapshot.facts.name)
+        _outlook(before, after, snapshot)
         for before, after in zip(unproven.verdicts, proven.verdicts, strict=True)
     )
     return NodeOutlook(snapshot.facts.name, outlooks, ("a person: backstay confirm-dead",))
 
 
-def stays_down(workload: Workload) -> str | None:
-    """Why a workload would not start again by itself after its pod is gone, if so."""
-    if workload.kind is WorkloadKind.VIRTUAL_MACHINE:
-        return _STAYS_DOWN.get(workload.run_strategy)
-    return None if workload.restarts else "nobody creates it anew"
-
-
-def _outlook(before: Verdict, after: Verdict, node: str) -> Outlook:
-    workload = before.workload
+def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot) -> Outlook:
+    workload, node = before.workload, snapshot.facts.name
     if before.action is Action.LEAVE:
         return Outlook(workload, None, before.why, Ending.LEFT, fix=before.why.next)
     held = before.why if before.action is Action.HOLD else None
     if after.action is not Action.RELEASE:
         return Outlook(workload, held, after.why, Ending.HELD, fix=_unbinding(workload, after.why))
-    because = stays_down(workload)
-    caveats = _caveats(workload, node)
-    if because is None:
+    terms = terms_of(workload, snapshot.policy)
+    then, caveats = aftermath(workload, terms), _caveats(workload, terms, node)
+    if not then.down:
         why = Reason.WouldRecover.because(workload=workload, node=node)
         return Outlook(workload, held, why, Ending.RECOVERS, caveats)
-    about = {"name": workload.name, "namespace": workload.namespace}
-    why = Reason.StaysDown.because(workload=workload, node=node, because=because, **about)
-    return Outlook(workload, held, why, Ending.STAYS_DOWN, caveats, _starting(workload))
+    fix = then.why.next if then.why.code == Reason.NeedsRecovery.name else _starting(workload)
+    return Outlook(workload, held, then.why, Ending.STAYS_DOWN, caveats, fix, then.down)
 
 
 def _unbinding(workload: Workload, why: Why) -> str:
@@ -128,8 +118,8 @@ def _starting(workload: Workload) -> str:
     return f"give {workload} a controller, such as a StatefulSet"
 
 
-def _caveats(workload: Workload, node: str) -> tuple[Why, ...]:
-    found = []
+def _caveats(workload: Workload, terms: Terms, node: str) -> tuple[Why, ...]:
+    found = list(notes(workload, terms))
     for volume in workload.volumes:
         if not volume.driver:
             about = {"volume": volume.claim, "namespace": workload.namespace}

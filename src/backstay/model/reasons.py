@@ -241,6 +241,73 @@ class Reason(Enum):
         "Its run strategy does not start it again by itself; that is its owner's choice.",
         "virtctl start {name} -n {namespace}",
     )
+    RunsOnce = Entry(
+        "{workload} was released from {node} but stays down: {because}, and KubeVirt starts such a "
+        "VM a single time.",
+        "KubeVirt answers a request to start a VM whose run strategy is Once with a refusal. It "
+        "starts it once more when its VMI, which has failed, is deleted: that is its owner's to "
+        "decide, and Backstay deletes no VMIs.",
+        "kubectl delete vmi {name} -n {namespace}",
+    )
+    NobodyStartsIt = Entry(
+        "{workload} was released from {node} but stays down: {because}.",
+        "It was made by hand and has no controller, so there is nobody who would make another.",
+        "create {namespace}/{name} again, as a VirtualMachine or as the pod of a controller",
+    )
+    NeedsRecovery = Entry(
+        "{workload} was released from {node} but stays down: KubeVirt does not start it before "
+        "somebody has looked after its volumes.",
+        "The VM has the condition ManualRecoveryRequired: a migration of its volumes was "
+        "interrupted, and some of them may not be what the VM says.",
+        "kubectl describe vm {name} -n {namespace}",
+    )
+    ToBeStarted = Entry(
+        "{workload} was released from {node}. It would stay down ({because}), and is started, "
+        "because its policy asks for that.",
+        "The policy of the workload or of the cluster says start: true. KubeVirt is asked to start "
+        "it as soon as it has taken note that the old guest is gone.",
+    )
+    StartRequested = Entry(
+        "KubeVirt was asked to start {workload}.",
+        "KubeVirt has accepted the request. Where the guest runs is for the scheduler to say.",
+    )
+    StartRefused = Entry(
+        "KubeVirt does not start {workload}: {because}.",
+        "KubeVirt has refused the request to start the VM. It is asked again while the incident "
+        "lasts.",
+        "kubectl describe vm {name} -n {namespace}",
+    )
+    StartBackoff = Entry(
+        "{workload} waits: {count} starts of it have failed, and KubeVirt tries none before "
+        "{until}.",
+        "A guest that ends before it has ever run is started again after a while that grows with "
+        "every failure, up to five minutes.",
+        "find out why it does not start: kubectl get events",
+    )
+    StartFails = Entry(
+        "{workload} was released but does not start: KubeVirt says {word}.",
+        "Its controller has made it anew, and something keeps it from running: there is no room "
+        "for it, or it misses a volume or an image.",
+        "kubectl describe vm {name} -n {namespace}",
+    )
+    NoticedLate = Entry(
+        "{workload} was released from {node}. KubeVirt {version} takes note of it when the node's "
+        "heartbeat is five minutes old, and starts it then.",
+        "Before version 1.2 KubeVirt did not look at the launcher pod but at the heartbeat of the "
+        "node's virt-handler, which it gives five minutes.",
+        "upgrade KubeVirt",
+    )
+    RecoveredPaused = Entry(
+        "{workload} is on {target} and paused.",
+        "Its start strategy is Paused: KubeVirt starts its guest and holds it until somebody lets "
+        "it go on.",
+        "virtctl unpause vm {name} -n {namespace}",
+    )
+    Replaced = Entry(
+        "{workload} was replaced: {set} has its {count} replicas again.",
+        "A replica set or a pool makes another guest, of another name, in the place of one that is "
+        "gone.",
+    )
     NoLongerWanted = Entry(
         "{workload} is not started again: {because}.",
         "Somebody stopped or deleted it while its node lay dead. What was left of it on the node "
@@ -279,6 +346,61 @@ class Reason(Enum):
         "The out-of-service taint makes Kubernetes remove everything from the node, so it is only "
         "put on when everything there may go.",
         "backstay explain node/{node}",
+    )
+
+    # A kubelet that has died, and guests that have not
+
+    MayBeMigrated = Entry(
+        "{workload} is to be migrated away from {node}, whose kubelet is silent.",
+        "The guest is alive, and its policy (onKubeletLoss) asks to move it while it runs.",
+    )
+    MigrationRequested = Entry(
+        "KubeVirt was asked to migrate {workload} away from {node}.",
+        "A VirtualMachineInstanceMigration was created, one and no more for this launcher. "
+        "KubeVirt runs it within its own limits.",
+    )
+    GuestMigrating = Entry(
+        "{workload} is being migrated away from {node} ({phase}).",
+        "The migration that Backstay asked for is under way. The guest runs on meanwhile.",
+        "kubectl get vmim -n {namespace}",
+    )
+    Migrated = Entry(
+        "{workload} was migrated to {target} while it ran.",
+        "Only the kubelet of its node had died; the guest was moved without an interruption.",
+    )
+    MigrationFailed = Entry(
+        "{workload} runs on {node}, whose kubelet is silent, and could not be migrated: {because}.",
+        "The guest is left as it is: it runs. It was tried once and is not tried again.",
+        "restart the kubelet on {node}",
+    )
+    MayBeStopped = Entry(
+        "{workload} is to be shut down on {node}, whose kubelet is silent, and started elsewhere.",
+        "It cannot be migrated, and its policy (onKubeletLoss: StopAndMove) asks to shut it down "
+        "then. virt-handler on the node does that, and only when it has said that the guest has "
+        "stopped is the launcher removed.",
+    )
+    StopRequested = Entry(
+        "KubeVirt was asked to restart {workload}: virt-handler on {node} shuts its guest down.",
+        "KubeVirt deletes the VMI, and the node's living virt-handler shuts the guest down and "
+        "says how it ended. The launcher stays until then.",
+    )
+    GuestStopping = Entry(
+        "{workload} is being shut down on {node}.",
+        "It is not started elsewhere before virt-handler has said that its guest has stopped, and "
+        "has been heard of since.",
+        "restart the kubelet on {node}",
+    )
+    CannotBeStopped = Entry(
+        "{workload} runs on {node}, whose kubelet is silent, and is not shut down: {because}.",
+        "Its policy asks to shut it down and to start it elsewhere, but it could not be started "
+        "there. A guest that runs is better than one that does not.",
+        "restart the kubelet on {node}",
+    )
+    MoveRefused = Entry(
+        "KubeVirt does not move {workload}: {because}.",
+        "KubeVirt has refused to migrate the guest, or to restart it. It is asked again while the "
+        "node's kubelet is silent.",
+        "kubectl describe vmi {name} -n {namespace}",
     )
 
     # Addresses that a workload is pinned to
@@ -352,6 +474,26 @@ class Reason(Enum):
     LeavesDataBehind = Entry(
         "What it has written to {where} stays on {node}.",
         "The volume is a part of the node or of the pod, and does not follow to another node.",
+    )
+
+    StartsPaused = Entry(
+        "It starts paused, and somebody has to let it go on.",
+        "Its start strategy is Paused.",
+        "virtctl unpause vm {name} -n {namespace}",
+    )
+    NoticesLate = Entry(
+        "KubeVirt {version} starts it only when the heartbeat of its node is five minutes old.",
+        "Before version 1.2 KubeVirt took no notice of a launcher pod that is gone.",
+        "upgrade KubeVirt",
+    )
+    IsReplaced = Entry(
+        "Another takes its place: {set} makes it.",
+        "What belongs to a replica set or a pool is not started again but replaced, under another "
+        "name.",
+    )
+    WouldBeStarted = Entry(
+        "It would stay down by its run strategy, and is started because its policy asks for that.",
+        "The policy of the workload or of the cluster says start: true.",
     )
 
     # Confirmations that do not count

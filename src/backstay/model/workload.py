@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from backstay.model.addresses import AddressClaim
+from backstay.model.guest import Guest
 from backstay.model.reasons import Why
 
 
@@ -80,6 +81,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Those that its pods here hold, where somebody has asked for some by name."""
     notes: tuple[Why, ...] = ()
     """What is wrong with how it asks for addresses."""
+    guest: Guest | None = None
+    """What is known of a virtual machine beyond that; None if its instance could not be read."""
     labels: Mapping[str, str] = {}
     """Those of the pod, the instance and the machine, the latter's first."""
 

@@ -35,6 +35,7 @@ from backstay.apis.kubevirt import (
     instance_row,
     virtual_machine_row,
 )
+from backstay.apis.machines import KUBEVIRT_PROJECTION, KUBEVIRTS
 from backstay.apis.storage import (
     CLAIM_PROJECTION,
     CLAIMS,
@@ -68,6 +69,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     stateful_sets: Mapping[str, StatefulSetRow] = {}
     claims: Mapping[str, ClaimRow] = {}
     volumes: Mapping[str, VolumeRow] = {}
+    kubevirt: str = ""
+    """Which release of it there is, if it says so."""
     unread: Mapping[str, str] = {}
     """Why something could not be read, by ``plural/key``, or by ``plural`` for a whole kind."""
 
@@ -113,6 +116,7 @@ async def look_up(client: KubeClient, wanted: Wanted, *, timeout: float = _TIMEO
         stateful_sets=found_sets.result(),
         claims=found_claims.result(),
         volumes=await reader.each(VOLUMES, VolumeWire, volume_row, bound),
+        kubevirt=await reader.release() if instances else "",
         unread=reader.unread,
     )
 
@@ -126,6 +130,7 @@ async def describe_all(client: KubeClient, *, timeout: float = 30.0) -> Details:
         stateful_sets=await reader.all(STATEFUL_SETS, STATEFUL_SET_PROJECTION),
         claims=await reader.all(CLAIMS, CLAIM_PROJECTION),
         volumes=await reader.all(VOLUMES, VOLUME_PROJECTION),
+        kubevirt=await reader.release(),
         unread=reader.unread,
     )
 
@@ -218,6 +223,17 @@ class _Reader:
         for bad in page.unreadable:
             self.unread[f"{resource.plural}/{bad.key}"] = bad.why
         return {each.key: each for each in page.rows}
+
+    async def release(self) -> str:
+        """Of KubeVirt. That it cannot be read stands in nobody's way."""
+        if self._out_of_reach:
+            return ""
+        try:
+            reply = await self._client.list(KUBEVIRTS, timeout=self._timeout)
+            page = KUBEVIRT_PROJECTION.page(reply.body, call=reply.call)
+        except errors.KubeError:
+            return ""
+        return next((row.release for row in page.rows if row.release), "")
 
     async def _one(
         self, resource: Resource, wire: type[W], row: Callable[[W], R], key: str

@@ -21,10 +21,12 @@ import msgspec
 
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES, InstanceRow, VirtualMachineRow
+from backstay.apis.machines import INSTANCE_SETS, POOLS, waits_for_heartbeats
 from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod, Owner
 from backstay.kube.client import KubeClient
 from backstay.kube.projection import Unreadable
 from backstay.kube.resource import PODS, Resource
+from backstay.model.guest import Guest
 from backstay.model.labels import HOTPLUG_VALUE, LAUNCHER, PROTECT, TMAX_PROTECT
 from backstay.model.workload import PodRef, Volume, Workload, WorkloadKind
 from backstay.sources.addresses import Asker, Holder, addresses_of
@@ -163,8 +165,38 @@ def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: De
         restarts=instance.owner is not None,
         runs_on=_elsewhere(instance, node),
         pinned_by=_pin(node, launcher) or _of_the_host(instance, node),
+        guest=guest_of(instance, machine, release=details.kubevirt),
     )  # fmt: skip
     return _as_machine(found, instance, machine, details)
+
+
+def guest_of(
+    instance: InstanceRow, machine: VirtualMachineRow | None, *, release: str = ""
+) -> Guest:
+    """What KubeVirt will do about it turns on this."""
+    return Guest(
+        phase=instance.phase,
+        going=instance.deleting,
+        migratable=instance.migratable,
+        immovable=instance.immovable,
+        starts_paused=instance.starts_paused,
+        asked=machine.asked if machine else (),
+        failures=machine.failures if machine else 0,
+        retry_after=machine.retry_after if machine else "",
+        needs_recovery=machine is not None and machine.needs_recovery,
+        replaced_by=_replacing(instance.key, machine.owner if machine else instance.owner),
+        slow=release if waits_for_heartbeats(release) else "",
+    )
+
+
+def _replacing(key: str, owner: Owner | None) -> str:
+    """What makes another in its place, rather than the same one again."""
+    if owner is None:
+        return ""
+    for each in (INSTANCE_SETS, POOLS):
+        if (owner.group, owner.kind) == (each.group, each.kind):
+            return f"{owner.kind}/{beside(key, owner.name)}"
+    return ""
 
 
 def _machine_behind(instance: InstanceRow, details: Details) -> VirtualMachineRow | None:
