@@ -7,7 +7,7 @@ answers about itself (``record/endpoints.py``) holds for a standby as well.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, NoReturn, TypedDict, Unpack
 
@@ -23,6 +23,7 @@ from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN, Check
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
+from backstay.kube.endpoints import EndpointWatch
 from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Leadership, Term
 from backstay.model import labels
@@ -43,7 +44,7 @@ from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
-from backstay.sources.past import Past
+from backstay.sources.past import ApiWentBack, Past
 from backstay.sources.testimony import Source
 
 _log = logging.getLogger("backstay.app")
@@ -78,6 +79,7 @@ class App:
         loop: type[FailoverLoop] = FailoverLoop,
         observer: type[Observer] = Observer,
         leadership: type[Leadership] = Leadership,
+        past: Past | None = None,
     ) -> None:
         times = settings.times
         self.settings = settings
@@ -90,7 +92,7 @@ class App:
         self.box = BlackBox(client, namespace=settings.namespace, program=_PROGRAM, wall=seams.wall)
         self.notifier = _notifier(settings, seams, self.measured)
         self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
-        self.past = Past(client, seams.files, settings.recorder, rng=seams.rng)
+        self.past = past or _past(settings, seams, client)
         self.operator = OperatorSource(client, rng=seams.rng, wall=seams.wall, past=self.past)
         self.nodes = NodeSource(
             client,
@@ -144,13 +146,17 @@ class App:
         self.operator.confirmed.subscribe(self._confirmation_changed)
 
     async def run(self) -> None:
-        """Until cancelled. On the way out the lease is given up and the last words are said."""
+        """Until cancelled. On the way out the lease is given up and the last words are said.
+
+        Raises ``ApiWentBack``: nothing that this one knows is of any use then.
+        """
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(Tasks("controller"))
             tasks.spawn(self.pulse.run(), name="pulse")
             tasks.spawn(self.events.run(), name="events")
             if self.recorder is not None:
                 tasks.spawn(self.recorder.run(), name="recorder")
+            tasks.spawn(EndpointWatch(self._client, rng=self._seams.rng).run(), name="endpoints")
             tasks.spawn(self.nodes.run(), name="nodes")
             tasks.spawn(self.operator.run(), name="operator")
             for source in self.sources:
@@ -164,7 +170,7 @@ class App:
                 )
                 stack.push_async_callback(listener.close)
             try:
-                await self.leadership.run(self._lead)
+                await self.past.unless_it_goes_back(self.leadership.run(self._lead))
             finally:
                 await self._last_words()
 
@@ -354,6 +360,30 @@ class App:
 def build(settings: Settings, seams: Seams, client: KubeClient, **instead: Unpack[Parts]) -> App:
     """A controller, of the shipped parts but for what is named ``instead``."""
     return App(settings, seams, client, **instead)
+
+
+async def run(
+    settings: Settings,
+    seams: Seams,
+    client: KubeClient,
+    *,
+    made: Callable[[App], None] = lambda _: None,
+    **instead: Unpack[Parts],
+) -> None:
+    """A controller, until cancelled. If the API goes back in time it is made anew, and keeps
+    nothing but that. ``made`` is told of each."""
+    past = _past(settings, seams, client)
+    while True:
+        app = App(settings, seams, client, past=past, **instead)
+        made(app)
+        try:
+            return await app.run()
+        except ApiWentBack:
+            _log.warning("everything is looked at anew")
+
+
+def _past(settings: Settings, seams: Seams, client: KubeClient) -> Past:
+    return Past(client, seams.files, settings.recorder, rng=seams.rng)
 
 
 def _recorder(settings: Settings, seams: Seams) -> FlightRecorder | None:

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS, definitions
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.definitions import definitions
 from backstay.kube.resource import Resource
 from backstay.model.labels import ARMED
 from backstay.sim.api.store import Snapshot

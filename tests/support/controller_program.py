@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from backstay.app import build
+from backstay.app import run as run_controller
 from backstay.kube.client import KubeClient
 from backstay.kube.find_access import find_access
 from backstay.kube.lease import LeaseTimes
@@ -101,7 +101,7 @@ async def main(name: str, kubeconfig: str, journal: str, fate: signal.Signals | 
         access = await find_access(seams, environ={}, kubeconfig=kubeconfig)
         client = KubeClient(seams.transport, access, user_agent=name)
         with suppress(asyncio.CancelledError):
-            await build(settings(name), seams, client).run()
+            await run_controller(settings(name), seams, client)
 
 
 if __name__ == "__main__":

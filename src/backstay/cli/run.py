@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import click
 
 from backstay import __version__
-from backstay.app import build
+from backstay.app import run as run_controller
 from backstay.cli import preflight
 from backstay.cli.configuration import read_config
 from backstay.cli.session import Session, Target, open_session, target_options
@@ -166,7 +166,7 @@ async def _control(options: Options, session: Session) -> None:
             ", to callers whom the cluster allows it" if settings.is_reachable else "",
         )  # fmt: skip
     try:
-        await build(settings, seams, client).run()
+        await run_controller(settings, seams, client)
     except OSError as error:
         raise click.ClickException(
             f"It cannot answer at {settings.host}:{settings.port}: {error.strerror or error}. "

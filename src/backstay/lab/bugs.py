@@ -88,6 +88,14 @@ BUGS: tuple[Bug, ...] = (
         cases.DISARMED,
     ),
     Bug(
+        "trusts-a-restored-api",
+        "That the API has gone back in time is not looked at.",
+        "decide/failover.py: has_api_gone_back",
+        frozenset({"Disarm"}),
+        {"chain": chain_without(failover.has_api_gone_back)},
+        cases.RESTORED,
+    ),
+    Bug(
         "takes-the-unprotected",
         "What its owner has kept from us is taken all the same.",
         "decide/failover.py: is_it_protected",

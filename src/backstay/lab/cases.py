@@ -98,6 +98,20 @@ DISARMED = Scenario(
     until=95,
 )
 
+RESTORED = Scenario(
+    name="restored",
+    question="What if the API is restored from a backup while a node is dead?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(
+        Step(at=0, do=Do.BACK_UP),
+        _n2(5, Do.KILL),
+        Step(at=55, do=Do.ROLL_BACK),
+        _n2(110, Do.CONFIRM),
+    ),
+    until=150,
+)
+
 UNPROTECTED = Scenario(
     name="unprotected",
     question="What if the owner of a workload does not want our help?",

@@ -16,11 +16,12 @@ from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.apis.definitions import definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
-from backstay.app import App, Parts, build
+from backstay.app import App, Parts, run
 from backstay.decide.failover import CHAIN
+from backstay.kube.access import Access, GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
-from backstay.kube.resource import LEASES, NAMESPACES, NODES, PODS, Resource
+from backstay.kube.resource import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, PODS, Resource
 from backstay.lab.invariants import Inspector
 from backstay.lab.liveness import SAME_DECISION, Flight
 from backstay.lab.witness import Witness, workload_in, workload_of
@@ -29,7 +30,8 @@ from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.seam import Seams
 from backstay.settings import Settings
-from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.api.store import Snapshot
+from backstay.sim.cluster.embedded import API, EmbeddedCluster
 from backstay.sim.cluster.ground import Ground, LoopGround
 from backstay.sim.cluster.timers import Timers
 from backstay.sim.files import MemoryFiles
@@ -43,6 +45,7 @@ CONTROLLER = "controller"
 _FLIGHTS = "flights"
 """Where each controller keeps its recordings, on a disk of its own."""
 
+_PORT = 6443
 _SCHEDULABLE = "kubevirt.io/schedulable"
 _PATIENCE = 60.0
 """Seconds, whatever the factor: a busy machine is not faster because timers are shorter."""
@@ -66,9 +69,11 @@ class LabCluster:
         self.machines: dict[str, Machine] = {}
         self._flights: dict[str, Flight] = {}
         self.protected: set[str] = set()
+        self._processes: dict[str, str] = {}
+        self._api_servers: tuple[str, ...] = ()
         timers = Timers().scaled(factor)
         self.witness = Witness(
-            is_ours=lambda user: user in self.machines,
+            is_ours=lambda user: user in self._processes,
             renewal=timers.lease,
             hold=settings("", factor).lease_times.hold,
         )
@@ -127,28 +132,61 @@ class LabCluster:
         pods = (dict(stored.object) for stored in self.store.all(PODS.label))
         return [pod for pod in pods if pod["spec"].get("nodeName")]
 
-    def start_backstay(self, name: str, **instead: Unpack[Parts]) -> None:
-        """A controller on a machine of its own, which the API knows as the user ``name``; or
-        again, on the machine that it had, after it was killed."""
+    async def serve_on(self, nodes: Sequence[str]) -> None:
+        """An API server on each of these nodes, over the same store, which our controllers are to
+        ask instead of the one beside the controllers of the control plane."""
+        for node in nodes:
+            self.nodes[node].run(API, self.embedded.api_server(_host(node)))
+        if nodes:
+            await self.client.create(ENDPOINT_SLICES, _endpoints(nodes), namespace="default")
+        self._api_servers = tuple(nodes)
+
+    def start_backstay(self, name: str, *, on: str = "", **instead: Unpack[Parts]) -> None:
+        """A controller, which the API knows as the user ``name``, on that node or on a machine of
+        its own; or again, where it was, after it was killed."""
 
         async def main(seams: Seams) -> None:
             if isinstance(self._ground, LoopGround):
                 # What it records is read when all is over, and is nothing for people's disks.
                 seams = dataclasses.replace(seams, files=MemoryFiles())
-            client = KubeClient(seams.transport, self.embedded.access(name), user_agent="backstay")
-            app = self.apps[name] = build(settings(name, self.factor), seams, client, **instead)
+            client = KubeClient(seams.transport, self._access(name), user_agent="backstay")
             self._flights[name] = Flight(seams.files, _FLIGHTS, instead.get("chain", CHAIN))
-            await app.run()
 
+            def made(app: App) -> None:
+                self.apps[name] = app
+
+            await run(settings(name, self.factor), seams, client, made=made, **instead)
+
+        self._processes[name] = f"{on}/{name}" if on else f"{name}/{CONTROLLER}"
+        if on:
+            self.nodes[on].run(name, lambda context: main(context.seams))
+            return
         if name not in self.machines:
             self.machines[name] = self._ground.machine(name)
         self.machines[name].start(CONTROLLER, main)
+
+    def process_of(self, controller: str) -> str:
+        """What a world calls it."""
+        return self._processes[controller]
+
+    def _access(self, user: str) -> Access:
+        if not self._api_servers:
+            return self.embedded.access(user)
+        grant = Grant(headers={"Authorization": f"Bearer {user}"})
+        url = f"https://{_host(self._api_servers[0])}:{_PORT}"
+        return GivenAccess(url, grant, origin=f"the API server of {self._api_servers[0]}")
 
     def _takes_guests(self, name: str) -> bool:
         node = self.witness.stored(NODES.label, name) or {"metadata": {}}
         return (node["metadata"].get("labels") or {}).get(_SCHEDULABLE) == "true"
 
     # What people do
+
+    def roll_back(self, backup: Snapshot) -> None:
+        """Restores the API from a backup."""
+        before = self.store.version
+        self.embedded.roll_back(backup)
+        self.witness.rolled_back(before)
 
     async def arm(self) -> None:
         config = {"metadata": {"name": CONFIG_NAME}, "spec": {"mode": "Armed"}}
@@ -217,6 +255,23 @@ class LabCluster:
         async with asyncio.timeout(_PATIENCE):
             while not holds():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.25 * self.factor)
+
+
+def _host(node: str) -> str:
+    return f"api-{node}"
+
+
+def _endpoints(nodes: Sequence[str]) -> Json:
+    """Of the API itself, as its servers keep them."""
+    return {
+        "metadata": {
+            "name": "kubernetes",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": "FQDN",
+        "endpoints": [{"addresses": [_host(node)]} for node in nodes],
+        "ports": [{"name": "https", "port": _PORT, "protocol": "TCP"}],
+    }
 
 
 def settings(name: str, factor: float) -> Settings:

@@ -4,22 +4,28 @@ Each verb is a method that says in a few words what happened, for the timeline, 
 it made no sense at that moment. What people want of an API that is away fails, as it would.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS
-from backstay.apis.kubevirt import VIRTUAL_MACHINES
-from backstay.kube.errors import KubeError
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
+from backstay.kube.errors import KubeError, TooManyRequests
 from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.lab.cluster import CONTROLLER, NAMESPACE
+from backstay.lab.cluster import NAMESPACE
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
 from backstay.model.labels import PROTECT, TAINT
 from backstay.settings import Settings
+from backstay.sim.api.store import Snapshot
 from backstay.sim.cluster.embedded import API
-from backstay.sim.nodes.machine import Cut
+from backstay.sim.kubevirt.hotplug import plugged_in
+from backstay.sim.kubevirt.names import MIGRATIONS
+from backstay.sim.kubevirt.objects import migration_of
+from backstay.sim.nodes.flapping import flap
+from backstay.sim.nodes.machine import Cut, Machine
 from backstay.sim.nodes.node import Node
 from backstay.sim.process import Process, State
 from backstay.sim.world import World
@@ -40,18 +46,26 @@ class Deeds:
         self._stage = stage
         self._cluster = stage.cluster
         self._client = stage.cluster.client
+        self._backup: Snapshot | None = None
         self._deeds: Mapping[Do, Deed] = self._table()
 
     async def do(self, step: Step) -> tuple[str, str]:
         """Who, and what; the latter is empty where nothing happened."""
         if step.controller == LEADER:
             step = msgspec.structs.replace(step, controller=self.leader)
-        who = step.node or step.controller or step.program or ALICE
+        who = step.node or step.controller or step.program or step.workload or ALICE
         try:
             what = await self._deeds[step.do](step)
         except KubeError as error:
             return ALICE, f"wanted to {step.do} {step.about}".rstrip() + f", but: {error}"
         return (ALICE if step.do in _OF_PEOPLE else "api" if step.do in _OF_API else who), what
+
+    async def due(self, step: Step) -> None:
+        """Returns when what the step is about is there."""
+        if step.do in (Do.KILL_SOURCE, Do.KILL_TARGET):
+            await self._cluster.embedded.until(
+                lambda: self._is_copied(step.workload), timeout=math.inf
+            )
 
     def _table(self) -> dict[Do, Deed]:
         return {
@@ -63,9 +77,13 @@ class Deeds:
             Do.CUT_OUT: self._to_node(lambda node: _cut(node, Cut.OUT)),
             Do.CUT_IN: self._to_node(lambda node: _cut(node, Cut.IN)),
             Do.HEAL: self._to_node(_heal),
+            Do.FLAP: self._flap,
+            Do.SLOW_DOWN: self._slow_down,
+            Do.SET_CLOCK: self._set_clock,
             Do.KILL_KUBELET: self._to_node(_kill_kubelet),
             Do.START_KUBELET: self._to_node(_start_kubelet),
             Do.CONFIRM: self._confirm,
+            Do.CONFIRM_OFF: self._confirm_off,
             Do.WITHDRAW: self._withdraw,
             Do.DELETE_NODE: self._delete_node,
             Do.REMOVE_TAINT: self._remove_taint,
@@ -82,13 +100,21 @@ class Deeds:
             Do.CUT_CONTROLLER: self._cut_controller,
             Do.HEAL_CONTROLLER: self._heal_controller,
             Do.SKEW_CONTROLLER: self._skew_controller,
+            Do.DELETE_INCIDENTS: self._delete_incidents,
             Do.DELETE_LEASE: self._delete_lease,
             Do.KILL_API: lambda _: self._kill_program(API),
             Do.START_API: lambda _: self._start_program(API),
+            Do.BACK_UP: self._back_up,
+            Do.ROLL_BACK: self._roll_back,
             Do.KILL_PROGRAM: lambda step: self._kill_program(step.program),
             Do.START_PROGRAM: lambda step: self._start_program(step.program),
             Do.DELETE_VM: self._delete_vm,
             Do.STOP_VM: self._stop_vm,
+            Do.MIGRATE: self._migrate,
+            Do.KILL_SOURCE: lambda step: self._kill_end(step, "source"),
+            Do.KILL_TARGET: lambda step: self._kill_end(step, "target"),
+            Do.PLUG_DISK: self._plug_disk,
+            Do.EVICT: self._evict,
             Do.FORCE_DELETE: self._force_delete,
             Do.PROTECT: lambda step: self._label(step.workload, "true"),
             Do.UNPROTECT: lambda step: self._label(step.workload, "false"),
@@ -101,6 +127,18 @@ class Deeds:
             return fault(self._cluster.nodes[step.node])
 
         return deed
+
+    async def _flap(self, step: Step) -> str:
+        await flap(self._cluster.nodes[step.node], every=step.seconds, times=step.times)
+        return f"loses its network and has it again, every {step.seconds:g} s, {step.times} times"
+
+    async def _slow_down(self, step: Step) -> str:
+        self._cluster.nodes[step.node].slow_down(step.seconds)
+        return f"is {step.seconds:g} s slower" if step.seconds else "is as fast as before"
+
+    async def _set_clock(self, step: Step) -> str:
+        self._cluster.nodes[step.node].step_clock(step.seconds)
+        return f"has its time of day set by {step.seconds:+g} s"
 
     async def _delete_node(self, step: Step) -> str:
         await self._client.delete(NODES, step.node)
@@ -129,6 +167,12 @@ class Deeds:
         await self._cluster.confirm_dead(step.node, by=ALICE, reason="its power is off")
         return f"confirms that {step.node} is dead"
 
+    async def _confirm_off(self, _step: Step) -> str:
+        off = [name for name, node in self._cluster.nodes.items() if node.boot_id is None]
+        for node in off:
+            await self._cluster.confirm_dead(node, by=ALICE, reason="its power is off")
+        return f"confirms that {' and '.join(off)} are dead" if off else ""
+
     async def _withdraw(self, step: Step) -> str:
         await self._cluster.withdraw(step.node)
         return f"withdraws what was confirmed of {step.node}"
@@ -152,7 +196,11 @@ class Deeds:
     # Our controllers
 
     def _process(self, step: Step) -> Process:
-        return self._world.processes[f"{step.controller}/{CONTROLLER}"]
+        return self._world.processes[self._cluster.process_of(step.controller)]
+
+    def _machine(self, step: Step) -> Machine | None:
+        """None for one that is on a node: it has no network of its own."""
+        return self._cluster.machines.get(step.controller)
 
     async def _kill_controller(self, step: Step) -> str:
         process = self._process(step)
@@ -163,6 +211,9 @@ class Deeds:
 
     async def _start_controller(self, step: Step) -> str:
         if self._process(step).state is not State.ENDED:
+            return ""
+        host = self._stage.host_of(step.controller)
+        if host and self._cluster.nodes[host].boot_id is None:
             return ""
         self._stage.start_controller(step.controller)
         return "is started again"
@@ -182,16 +233,28 @@ class Deeds:
         return "goes on"
 
     async def _cut_controller(self, step: Step) -> str:
-        self._cluster.machines[step.controller].cut_off(Cut.BOTH)
+        machine = self._machine(step)
+        if machine is None:
+            return ""
+        machine.cut_off(Cut.BOTH)
         return "is cut off"
 
     async def _heal_controller(self, step: Step) -> str:
-        self._cluster.machines[step.controller].heal()
+        machine = self._machine(step)
+        if machine is None:
+            return ""
+        machine.heal()
         return "is no longer cut off"
 
     async def _skew_controller(self, step: Step) -> str:
         self._process(step).wall.step(step.seconds)
         return f"has its time of day set by {step.seconds:+g} s"
+
+    async def _delete_incidents(self, _step: Step) -> str:
+        names = [stored.key[1] for stored in self._cluster.store.all(INCIDENTS.label)]
+        for name in names:
+            await self._client.delete(INCIDENTS, name)
+        return f"deletes {len(names)} incidents" if names else ""
 
     async def _delete_lease(self, _step: Step) -> str:
         ours = Settings(identity="")
@@ -215,6 +278,16 @@ class Deeds:
         self._cluster.embedded.control_plane.start(name)
         return "is started again"
 
+    async def _back_up(self, _step: Step) -> str:
+        self._backup = self._cluster.store.snapshot()
+        return "backs up the API"
+
+    async def _roll_back(self, _step: Step) -> str:
+        if self._backup is None:
+            return ""
+        self._cluster.roll_back(self._backup)
+        return "restores the API from its backup"
+
     # Workloads
 
     async def _delete_vm(self, step: Step) -> str:
@@ -225,6 +298,46 @@ class Deeds:
         halted = {"spec": {"runStrategy": "Halted"}}
         await self._client.merge_patch(VIRTUAL_MACHINES, step.workload, halted, namespace=NAMESPACE)
         return f"stops the VM {step.workload}"
+
+    async def _migrate(self, step: Step) -> str:
+        body = {"metadata": {"generateName": "by-hand-"}, "spec": {"vmiName": step.workload}}
+        await self._client.create(MIGRATIONS, body, namespace=NAMESPACE)
+        return f"has {step.workload} moved to another node"
+
+    async def _kill_end(self, step: Step, end: str) -> str:
+        node = self._migration(step.workload)[f"{end}Node"]
+        _kill(self._cluster.nodes[node])
+        return f"loses its power: {node} is the {end} of the migration of {step.workload}"
+
+    def _is_copied(self, vm: str) -> bool:
+        state = self._migration(vm)
+        return bool(state.get("startTimestamp")) and not state.get("endTimestamp")
+
+    def _migration(self, vm: str) -> dict[str, Any]:
+        vmi = self._cluster.witness.stored(INSTANCES.label, vm, NAMESPACE)
+        return {} if vmi is None else migration_of(dict(vmi))
+
+    async def _plug_disk(self, step: Step) -> str:
+        live = self._cluster.witness.stored(VIRTUAL_MACHINES.label, step.workload, NAMESPACE)
+        if live is None:
+            return ""
+        claim = await self._stage.create_claim(step.workload)
+        patch = plugged_in(dict(live), claim)
+        await self._client.merge_patch(VIRTUAL_MACHINES, step.workload, patch, namespace=NAMESPACE)
+        vmi = self._cluster.witness.stored(INSTANCES.label, step.workload, NAMESPACE)
+        if vmi is not None:
+            body = {"spec": patch["spec"]["template"]["spec"]}
+            await self._client.merge_patch(INSTANCES, step.workload, body, namespace=NAMESPACE)
+        return f"plugs one more disk into {step.workload}"
+
+    async def _evict(self, step: Step) -> str:
+        answers = []
+        for pod in self._pods(step.workload):
+            try:
+                await self._client.evict(pod, namespace=NAMESPACE)
+            except TooManyRequests as error:
+                answers.append(str(error))
+        return f"evicts {step.workload}" + (f", but: {answers[0]}" if answers else "")
 
     async def _force_delete(self, step: Step) -> str:
         for pod in self._pods(step.workload):
@@ -301,5 +414,6 @@ _OF_API = frozenset({Do.KILL_API, Do.START_API})
 _OF_PEOPLE = frozenset({
     Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON, Do.ARM,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
-    Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT,
+    Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,
+    Do.MIGRATE, Do.PLUG_DISK, Do.EVICT, Do.DELETE_INCIDENTS,
 })  # fmt: skip

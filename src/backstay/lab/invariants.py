@@ -14,7 +14,8 @@ Preconditions            every deletion names uid and resourceVersion, every tai
                          its node: what is held up on its way changes only what its sender saw
 Epoch                    each term has a higher epoch than whatever was recorded before, and
                          whoever takes something away has announced it under its own
-Disarm                   nothing is taken away and no node tainted unless we are armed
+Disarm                   nothing is taken away and no node tainted unless we are armed, and armed
+                         anew since the API was rolled back
 Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
                          node only our own taint changes, and finalizers stay where they are
 TaintBeforeRemoval       nothing is removed from a node that could be given something new
@@ -53,6 +54,9 @@ Check = Callable[[Happening, Witness], str | None]
 
 _OURS = frozenset({INCIDENTS.label, LEASES.label, EVENTS.label})
 """What our controllers keep in the API for themselves and for whoever reads it."""
+
+_RECORDS = "configmaps"
+"""In our own namespace: what they have recorded."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +275,8 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
     look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
     if look is None or look.stored is None:
         return f"{happening.key[1]} was to be changed although nobody has armed us"
+    if witness.knew_of_roll_back(happening):
+        return f"{happening.key[1]} was to be changed although the API was rolled back"
     if witness.is_armed(look.stored.object):
         return None
     return f"{happening.key[1]} was to be changed although we are not armed"
@@ -297,6 +303,8 @@ def _not_ours_to_ask(asked: Asked) -> str | None:
     if "finalizers" in (asked.body.get("metadata") or {}):
         return f"the finalizers of {name} were to be changed"
     if asked.storage in _OURS and asked.method != "DELETE":
+        return None
+    if asked.storage == _RECORDS and asked.key[0] == OUR_LEASE[0]:
         return None
     allowed = {PODS.label: ("DELETE",), NODES.label: ("PATCH",)}
     if asked.method in allowed.get(asked.storage, ()) or asked.subresource == "eviction":

@@ -168,7 +168,8 @@ class Patience:
 
     def _is_armed(self) -> bool:
         config = self._witness.stored(CONFIGS.label, CONFIG_NAME)
-        return config is not None and self._witness.is_armed(config)
+        armed = config is not None and self._witness.is_armed(config)
+        return armed and not self._witness.is_rolled_back
 
     def _is_confirmed(self, name: str, node: Json) -> bool:
         lease = self._witness.stored(LEASES.label, name, labels.LEASE_NAMESPACE)

@@ -108,6 +108,7 @@ class _Performance:
         await asyncio.sleep(self._zero + step.at - self._world.now)
         if step.waits:
             await self._writes(step)
+        await self._deeds.due(step)
         # Told before what comes of it.
         began, place = self._world.now, len(self._scribe.lines)
         who, what = await self._deeds.do(step)

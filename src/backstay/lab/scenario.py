@@ -20,6 +20,7 @@ what there is, what happens to it and when, and what is expected at the end::
   written so often: ``after: mark`` is when a pod has been marked as deleted, ``afterWrites: 3``
   when three writes of any kind were carried out (leases and Events are not counted).
 * A step that makes no sense when its time comes, such as to kill what is dead, does nothing.
+* What a node hosts (``hosts``) shares its fate: controllers of ours, API servers, virt-controllers.
 * What ``expect`` does not name is not looked at, except for ``breaches`` and ``risk``: there are
   none unless it says so.
 
@@ -37,6 +38,7 @@ import yaml
 from backstay.model.policy import Mode
 
 _MOST_SECONDS = 86_400.0
+_MOST_TIMES = 1000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 _PLACE = re.compile(r" - at `(key in )?\$\.?(.*?)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$")
@@ -71,6 +73,7 @@ class Vm(_Part, frozen=True, kw_only=True):
     name: str
     node: str = ""
     run_strategy: Literal["Always", "RerunOnFailure", "Manual", "Once"] = "Always"
+    eviction_strategy: Literal["", "None", "LiveMigrate", "LiveMigrateIfPossible", "External"] = ""
     claims: tuple[Claim, ...] = (Claim.SHARED,)
     hotplug: tuple[Claim, ...] = ()
     labels: dict[str, str] = {}
@@ -133,10 +136,18 @@ class Do(StrEnum):
     CUT_IN = "cut-in"
     """Nothing gets from others to the node; they hear it."""
     HEAL = "heal"
+    FLAP = "flap"
+    """Its network is gone for ``seconds`` and there for as long, ``times`` times."""
+    SLOW_DOWN = "slow-down"
+    """All that it tells others, and others tell it, takes ``seconds`` longer; 0 ends that."""
+    SET_CLOCK = "set-clock"
+    """Its time of day is set ``seconds`` forward, or back."""
     KILL_KUBELET = "kill-kubelet"
     START_KUBELET = "start-kubelet"
     CONFIRM = "confirm"
     """Somebody vouches for the death of the boot that the API knows at this moment."""
+    CONFIRM_OFF = "confirm-off"
+    """Somebody who has looked vouches for the death of every node that has no power."""
     WITHDRAW = "withdraw"
     DELETE_NODE = "delete-node"
     REMOVE_TAINT = "remove-taint"
@@ -158,15 +169,29 @@ class Do(StrEnum):
     HEAL_CONTROLLER = "heal-controller"
     SKEW_CONTROLLER = "skew-controller"
     """Its time of day is set ``seconds`` forward, or back."""
+    DELETE_INCIDENTS = "delete-incidents"
+    """Somebody deletes what was told of all dead nodes."""
     DELETE_LEASE = "delete-lease"
     """Somebody deletes the lease by which our controllers agree on who leads."""
 
     KILL_API = "kill-api"
     START_API = "start-api"
+    BACK_UP = "back-up"
+    ROLL_BACK = "roll-back"
+    """Somebody restores the last backup of the API's store."""
     KILL_PROGRAM = "kill-program"
     START_PROGRAM = "start-program"
     """Of the control plane: ``kube-scheduler``, ``virt-controller`` and so on."""
 
+    MIGRATE = "migrate"
+    """Somebody has the VM moved to another node, live."""
+    KILL_SOURCE = "kill-source"
+    KILL_TARGET = "kill-target"
+    """The node that a VM is moved from, or to, loses its power as soon as the VM is copied."""
+    PLUG_DISK = "plug-disk"
+    """A running VM is given one more disk."""
+    EVICT = "evict"
+    """Somebody asks politely for the pods of a workload to go, as kubectl drain does."""
     DELETE_VM = "delete-vm"
     STOP_VM = "stop-vm"
     FORCE_DELETE = "force-delete"
@@ -188,6 +213,13 @@ class After(StrEnum):
     CLOSED = "closed"
 
 
+VIRT_CONTROLLER = "virt-controller"
+API_SERVER = "api"
+"""What a node can host besides controllers of ours."""
+
+_MOVING_VERBS = frozenset({Do.MIGRATE, Do.KILL_SOURCE, Do.KILL_TARGET, Do.PLUG_DISK})
+"""They are about VMs, too."""
+
 LEADER = "leader"
 """Whichever of our controllers leads at zero; a step can name it instead of ``backstay-1``."""
 
@@ -200,7 +232,7 @@ _NEEDS: Mapping[Do, str] = {
         (
             Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.HEAL,
             Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
-            Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON,
+            Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON, Do.FLAP, Do.SLOW_DOWN, Do.SET_CLOCK,
         ),
         "node",
     ),
@@ -211,6 +243,7 @@ _NEEDS: Mapping[Do, str] = {
         ),
         "controller",
     ),
+    **dict.fromkeys((*_MOVING_VERBS, Do.EVICT), "workload"),
     **dict.fromkeys((Do.KILL_PROGRAM, Do.START_PROGRAM), "program"),
     **dict.fromkeys(
         (Do.DELETE_VM, Do.STOP_VM, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT), "workload"
@@ -229,6 +262,7 @@ class Step(_Part, frozen=True, kw_only=True):
     program: str = ""
     workload: str = ""
     seconds: float = 0.0
+    times: int = 1
     after: After | None = None
     after_writes: int = 0
 
@@ -266,7 +300,11 @@ class Expect(_Part, frozen=True, kw_only=True):
 
 class Scenario(_Part, frozen=True, kw_only=True):
     """See the module. ``answer`` is for people; ``bug`` names one of ``lab/bugs.py``; nodes that
-    are ``exempt`` carry the label of that name."""
+    are ``exempt`` carry the label of that name.
+
+    ``hosts`` names by node what it runs besides workloads: ``backstay-1``, ``api`` (then each of
+    our controllers begins with that of the first node that has one, and learns of the others) and
+    ``virt-controller`` (then there is none elsewhere, and they agree on who works)."""
 
     name: str
     question: str
@@ -275,6 +313,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     seed: int = 1
     nodes: tuple[str, ...]
     exempt: tuple[str, ...] = ()
+    hosts: dict[str, tuple[str, ...]] = {}
     workloads: Workloads = Workloads()
     policy: PolicySpec = PolicySpec()
     controllers: int = 1
@@ -286,6 +325,10 @@ class Scenario(_Part, frozen=True, kw_only=True):
     @property
     def controller_names(self) -> tuple[str, ...]:
         return tuple(f"backstay-{number + 1}" for number in range(self.controllers))
+
+    def hosts_of(self, program: str) -> tuple[str, ...]:
+        """The nodes that host it."""
+        return tuple(node for node in self.nodes if program in self.hosts.get(node, ()))
 
 
 # As YAML
@@ -369,6 +412,7 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
     if scenario.policy.mode is Mode.DISARMED:
         yield "policy.mode", "say for how long, with disarmedFor"
     yield from _names(scenario)
+    yield from _wrong_hosts(scenario)
     for number, step in enumerate(scenario.steps):
         for field, wrong in _wrong_step(step, scenario):
             yield f"steps[{number}].{field}", wrong
@@ -395,6 +439,19 @@ def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
             if isinstance(each, StatefulSet) and not 1 <= each.replicas <= 50:
                 yield f"{field}.replicas", "between 1 and 50 of them are needed"
     yield from _each_once("workloads", scenario.workloads.names())
+
+
+def _wrong_hosts(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    known = (*scenario.controller_names, API_SERVER, VIRT_CONTROLLER)
+    for node, programs in scenario.hosts.items():
+        if node not in scenario.nodes:
+            yield "hosts", _no_such("node", node)
+        for program in programs:
+            if program not in known:
+                yield f"hosts.{node}", f"{program} is none of {', '.join(known)}"
+    for name in scenario.controller_names:
+        if len(scenario.hosts_of(name)) > 1:
+            yield "hosts", f"{name} cannot be on two nodes"
 
 
 def _each_once(field: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -425,10 +482,20 @@ def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "workload", f"{step.workload} is no VM"
     if not 0 <= step.at <= scenario.until:
         yield "at", f"it is to be between 0 and the end, which is at {scenario.until:g}"
+    yield from _wrong_numbers(step)
+    if step.do in _MOVING_VERBS and step.workload not in {v.name for v in scenario.workloads.vms}:
+        yield "workload", f"{step.workload} is no VM"
+    if step.program == VIRT_CONTROLLER and scenario.hosts_of(VIRT_CONTROLLER):
+        yield "program", "virt-controller is on nodes here: do it to one of them"
+
+
+def _wrong_numbers(step: Step) -> Iterator[tuple[str, str]]:
     if step.after_writes < 0:
         yield "afterWrites", "it is a number of writes, and cannot be negative"
-    if step.do is Do.DISARM and step.seconds <= 0:
-        yield "seconds", "disarm needs to know for how long"
+    if step.do in (Do.DISARM, Do.FLAP) and step.seconds <= 0:
+        yield "seconds", f"{step.do} needs to know for how long"
+    if not 1 <= step.times <= _MOST_TIMES:
+        yield "times", f"it is to be between 1 and {_MOST_TIMES}"
     if abs(step.seconds) > _MOST_SECONDS:
         yield "seconds", f"at most {_MOST_SECONDS:.0f}"
 

@@ -12,13 +12,22 @@ from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
 from backstay.lab.cluster import NAMESPACE, LabCluster
-from backstay.lab.scenario import Claim, Deployment, Scenario, StatefulSet, Vm, Workloads
+from backstay.lab.scenario import (
+    API_SERVER,
+    VIRT_CONTROLLER,
+    Claim,
+    Deployment,
+    Scenario,
+    StatefulSet,
+    Vm,
+    Workloads,
+)
 from backstay.lab.witness import workload_in
-from backstay.model.labels import EXEMPT
+from backstay.model.labels import ARMED, EXEMPT
 from backstay.model.policy import Mode
 from backstay.settings import Settings
 from backstay.sim.cluster.claims import LOCAL, storage_class
-from backstay.sim.kubevirt import virtual_machine
+from backstay.sim.kubevirt import VirtController, virtual_machine
 
 Json = dict[str, Any]
 
@@ -44,6 +53,7 @@ class Stage:
     async def set_up(self) -> None:
         scenario, cluster = self.scenario, self.cluster
         await cluster.boot(*scenario.nodes)
+        await self._host()
         for name in scenario.exempt:
             labels = {"metadata": {"labels": {EXEMPT: "true"}}}
             await self._client.merge_patch(NODES, name, labels)
@@ -56,8 +66,22 @@ class Stage:
         if scenario.policy.disarmed_for:
             await self.configure(disarmed_for=scenario.policy.disarmed_for)
 
+    async def _host(self) -> None:
+        """What nodes run besides workloads, but for our controllers."""
+        cluster, scenario = self.cluster, self.scenario
+        if pair := scenario.hosts_of(VIRT_CONTROLLER):
+            cluster.embedded.control_plane.kill(VIRT_CONTROLLER)
+            for node in pair:
+                agent = VirtController(cluster.embedded.api.operations)
+                cluster.nodes[node].run(VIRT_CONTROLLER, agent)
+        await cluster.serve_on(scenario.hosts_of(API_SERVER))
+
+    def host_of(self, controller: str) -> str:
+        """The node that it is on; empty where it has a machine of its own."""
+        return next(iter(self.scenario.hosts_of(controller)), "")
+
     def start_controller(self, name: str) -> None:
-        self.cluster.start_backstay(name, **self._instead)
+        self.cluster.start_backstay(name, on=self.host_of(name), **self._instead)
 
     def leader(self) -> str:
         """Who holds the lease."""
@@ -83,11 +107,14 @@ class Stage:
         if disarmed_for:
             until = self.cluster.witness.wall_now() + timedelta(seconds=disarmed_for)
             spec["disarmed"] = {"until": until.isoformat(), "reason": "they are at work"}
+        meta: Json = {"name": CONFIG_NAME}
+        if spec.get("mode") == Mode.ARMED:
+            meta["annotations"] = {ARMED: self.cluster.witness.wall_now().isoformat()}
         if self.cluster.witness.stored(CONFIGS.label, CONFIG_NAME) is None:
-            config = {"metadata": {"name": CONFIG_NAME}, "spec": spec}
-            await self._client.create(CONFIGS, config)
+            await self._client.create(CONFIGS, {"metadata": meta, "spec": spec})
         else:
-            await self._client.merge_patch(CONFIGS, CONFIG_NAME, {"spec": spec})
+            patch = {"metadata": meta, "spec": spec}
+            await self._client.merge_patch(CONFIGS, CONFIG_NAME, patch)
 
     # Workloads, one after the other, so that they are placed alike every time
 
@@ -113,6 +140,15 @@ class Stage:
         yield
         self.cluster.embedded.preferred_node = ""
 
+    async def create_claim(self, vm: str) -> str:
+        """One more that can be used from everywhere, for this VM."""
+        claims = self.cluster.store.all(CLAIMS.label)
+        number = sum(each.key[1].startswith(f"{vm}-disk-") for each in claims) + 1
+        name = f"{vm}-disk-{number}"
+        claim = {"metadata": {"name": name}, "spec": _claim_spec(Claim.SHARED)}
+        await self._client.create(CLAIMS, claim, namespace=NAMESPACE)
+        return name
+
     async def _start_vm(self, vm: Vm) -> None:
         kinds = (*vm.claims, *vm.hotplug)
         disks = [f"{vm.name}-disk-{number + 1}" for number in range(len(kinds))]
@@ -127,6 +163,7 @@ class Stage:
             hotplug=disks[len(vm.claims) :],
             labels=vm.labels,
             node_selector={_HOSTNAME: vm.node} if vm.pinned else None,
+            eviction_strategy=vm.eviction_strategy or None,
         )
         await self._client.create(VIRTUAL_MACHINES, body, namespace=NAMESPACE)
         if vm.run_strategy == "Manual":

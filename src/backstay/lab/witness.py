@@ -25,10 +25,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from backstay.apis.backstay import CONFIRMATIONS, INCIDENTS
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.terms import Terms
-from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE
+from backstay.model.labels import ARMED, HEARTBEAT, LEASE_NAMESPACE
 from backstay.seam.serve import Answer, Handler, Inbound
 from backstay.settings import Settings
 from backstay.sim.api.requests import Query, Target, route
@@ -46,6 +46,8 @@ _OURS = Settings(identity="")
 OUR_LEASE: Key = (_OURS.namespace, _OURS.lease)
 
 _LAUNCHER = "virt-launcher-"
+_LONG = 30.0
+"""Seconds in which each of ours asks for the API's version, whatever else it does."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -117,6 +119,10 @@ class Witness:
         self._marked: dict[str, int] = {}
         self._marked_by_us: set[str] = set()
         self._removed: dict[str, Removed] = {}
+        self._shift = 0
+        self._rolled_back_at: float | None = None
+        self._stamp = ""
+        self._lists: dict[tuple[str, str], list[float]] = {}
 
     # Being there
 
@@ -192,6 +198,36 @@ class Witness:
         until = str((spec.get("disarmed") or {}).get("until") or "")
         disarmed = bool(until) and datetime.fromisoformat(until) > self.wall_now()
         return spec.get("mode") == "Armed" and not disarmed
+
+    def rolled_back(self, before: int) -> None:
+        """The API was restored from a backup; its version was ``before``. Versions count on here:
+        what is seen now is later than what was seen then."""
+        self._shift += before - self.store.version
+        self._rolled_back_at = _now()
+        self._stamp = self._armed_stamp()
+        there = {stored.object["metadata"]["uid"]: stored for stored in self.store.all(PODS.label)}
+        for uid, pod in there.items():
+            self._removed.pop(uid, None)
+            if not pod.object["metadata"].get("deletionTimestamp"):
+                self._marked.pop(uid, None)
+                self._marked_by_us.discard(uid)
+        for running in self.truth.running():
+            if running.uid not in there:
+                # Whoever restored it has taken this out of the API while it ran.
+                self._removed.setdefault(running.uid, Removed(False, False, True))
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether the API was restored, and nobody has armed us since."""
+        return self._rolled_back_at is not None
+
+    def knew_of_roll_back(self, by: Asked) -> bool:
+        """Whether whoever asks had asked for the API's version since, or should have."""
+        then = self._rolled_back_at
+        if then is None or by.sent < then:
+            return False
+        looks = self._lists.get((by.user, CONFIGS.label), ())
+        return by.sent > then + _LONG or any(then < at <= by.sent for at in looks)
 
     # What ours could know when something left
 
@@ -276,11 +312,23 @@ class Witness:
 
     def _note_look(self, user: str, target: Target, inbound: Inbound) -> None:
         # A list from a cache, or one that names no object, is nothing to act on.
-        if target.name and not Query(inbound.query).flag("watch"):
-            storage, store = target.info.storage, self.store
-            seen = store.get(storage, target.key)
+        query, storage = Query(inbound.query), target.info.storage
+        if query.flag("watch"):
+            return
+        if target.name:
+            seen = self.store.get(storage, target.key)
             looks = self._looks.setdefault((user, storage, target.key), [])
-            looks.append(Look(_now(), store.version, seen))
+            looks.append(Look(_now(), self._version, seen))
+        elif storage == CONFIGS.label and query.version() is None:
+            self._lists.setdefault((user, storage), []).append(_now())
+
+    @property
+    def _version(self) -> int:
+        return self.store.version + self._shift
+
+    def _armed_stamp(self) -> str:
+        config = self.stored(CONFIGS.label, CONFIG_NAME) or {"metadata": {}}
+        return str((config["metadata"].get("annotations") or {}).get(ARMED, ""))
 
     def _hear(self, commit: Commit) -> None:
         asked = self._asking
@@ -294,30 +342,32 @@ class Witness:
         self._tell(Committed(_now(), commit, by))
 
     def _remember(self, commit: Commit, by: Asked | None) -> None:
-        meta = commit.after.object["metadata"]
+        meta, version = commit.after.object["metadata"], commit.version + self._shift
         match commit.storage:
+            case CONFIGS.label if self._armed_stamp() not in ("", self._stamp):
+                self._rolled_back_at = None
             case LEASES.label:
                 self._remember_renewal(commit, by)
             case NODES.label:
                 if commit.before is not None and _beat(commit.before) != _beat(commit.after):
-                    self._lives.setdefault(commit.after.key[1], []).append(commit.version)
+                    self._lives.setdefault(commit.after.key[1], []).append(version)
             case INCIDENTS.label if by is not None:
                 self.terms.told(by.user, meta["name"], commit.after.object, now=_now())
             case CONFIRMATIONS.label:
-                self._confirmed.setdefault(meta["uid"], commit.version)
-            case PODS.label:
-                if commit.deleted:
-                    self._remember_removal(commit, by)
-                elif meta.get("deletionTimestamp"):
-                    self._marked.setdefault(meta["uid"], commit.version)
-                    if by is not None:
-                        self._marked_by_us.add(meta["uid"])
+                self._confirmed.setdefault(meta["uid"], version)
+            case PODS.label if commit.deleted:
+                self._remember_removal(commit, by)
+            case PODS.label if meta.get("deletionTimestamp"):
+                self._marked.setdefault(meta["uid"], version)
+                if by is not None:
+                    self._marked_by_us.add(meta["uid"])
 
     def _remember_renewal(self, commit: Commit, by: Asked | None) -> None:
         namespace, name = commit.after.key
+        version = commit.version + self._shift
         if namespace == LEASE_NAMESPACE and _renewed(commit):
-            self._lives.setdefault(name, []).append(commit.version)
-            self._renewed.setdefault(name, []).append(Look(_now(), commit.version, commit.after))
+            self._lives.setdefault(name, []).append(version)
+            self._renewed.setdefault(name, []).append(Look(_now(), version, commit.after))
         elif commit.after.key == OUR_LEASE and by is not None and not commit.deleted:
             self.terms.led(by.user, commit.after.object, sent=by.sent, now=_now())
 

@@ -8,6 +8,8 @@ read looks sound. What gives it away is the store's version: it is lower than on
   there is a recorder, else in memory alone.
 * Only a quorum read shows that the store went back, and it is compared with what had been seen when
   it *began*: what a cache answers is old and no more than that.
+* Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
+  then made anew and keeps nothing but this.
 * Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
   arming leaves another stamp on the configuration, so that one from the backup is told from it.
 * Whoever leads says so on the lease, and whoever leads next takes it over from there. So it
@@ -20,7 +22,8 @@ past the highest version before anybody looked, does not show it.
 import asyncio
 import logging
 import posixpath
-from typing import NoReturn
+from collections.abc import Coroutine
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -31,6 +34,7 @@ from backstay.kube.versions import is_older
 from backstay.model.labels import ARMED
 from backstay.seam.clock import Rng
 from backstay.seam.files import Files
+from backstay.seam.tasks import Tasks
 
 _log = logging.getLogger("backstay.past")
 
@@ -40,6 +44,10 @@ _SAVED = 60.0
 """Seconds between two looks, and between two writes of what grows all the time."""
 _TIMEOUT = 10.0
 _DISK = 5.0
+
+
+class ApiWentBack(Exception):
+    """What is known of the cluster is of a time that has not been; whoever knows it begins anew."""
 
 
 class RolledBack(msgspec.Struct, frozen=True, rename="camel"):
@@ -113,6 +121,7 @@ class Past:
         self._memory = Memory()
         self._saved = Memory()
         self._saved_at = 0.0
+        self._went_back = asyncio.Event()
         self._loading = asyncio.Lock()
         self._loaded = not directory
 
@@ -136,6 +145,17 @@ class Past:
         if told is not None and self.rolled_back is None:
             self._become(msgspec.structs.replace(self._memory, rolled_back=told))
 
+    async def unless_it_goes_back(self, work: Coroutine[Any, Any, None]) -> None:
+        """Until the work ends; or ``ApiWentBack``, when it has been cancelled and has ended."""
+        self._went_back.clear()
+        async with Tasks("past") as tasks:
+            worker = tasks.spawn(work, name="work")
+            alarm = tasks.spawn(self._went_back.wait(), name="alarm")
+            await asyncio.wait({worker, alarm}, return_when=asyncio.FIRST_COMPLETED)
+            if worker.done():
+                return worker.result()
+        raise ApiWentBack(self.words)
+
     async def run(self) -> NoReturn:
         """Looks now and then, so that what is kept is never much older than the API."""
         while True:
@@ -155,7 +175,11 @@ class Past:
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
         armed = annotations[0].get(ARMED, "") if annotations else ""
         version = page.metadata.resource_version
+        was = self.rolled_back
         self._become(step(self._memory, before=before, version=version, armed=armed))
+        if was is None and self.rolled_back is not None:
+            await self._save()
+            self._went_back.set()
 
     def _become(self, memory: Memory) -> None:
         was, self._memory = self._memory.rolled_back, memory

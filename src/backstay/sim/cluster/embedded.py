@@ -36,7 +36,7 @@ from backstay.sim.cluster.replica_sets import Deployments, ReplicaSets
 from backstay.sim.cluster.scheduler import Scheduler
 from backstay.sim.cluster.stateful_sets import StatefulSets
 from backstay.sim.cluster.timers import Timers
-from backstay.sim.nodes.agents import Agent
+from backstay.sim.nodes.agents import Agent, AgentContext
 from backstay.sim.nodes.machine import CONTROL_PLANE, Main
 from backstay.sim.nodes.network import PodNetwork
 from backstay.sim.nodes.node import Node, Site
@@ -49,6 +49,8 @@ ADMIN = "admin"
 
 _HOST, _PORT = "api", 6443
 _MASTERS = ("system:masters",)
+_UNCHECKED = ServerTls(cert=b"", key=b"")
+"""The network in memory asks for no proof."""
 
 
 class Runnable(Protocol):
@@ -172,6 +174,14 @@ class EmbeddedCluster:
         for name in names:
             self.control_plane.start(name)
 
+    def api_server(self, host: str) -> Agent:
+        """One more API server over the same store, for a node to run. It answers to that name."""
+
+        async def serve(context: AgentContext) -> None:
+            await self._listen(context.seams, host, tls=_UNCHECKED)
+
+        return serve
+
     # Talking to it
 
     def access(self, user: str = ADMIN) -> Access:
@@ -282,8 +292,11 @@ class EmbeddedCluster:
         )
 
     async def _serve_api(self, seams: Seams) -> None:
-        listener = await seams.serve.listen(self._handler, host=_HOST, port=_PORT)
         self._listening = True
+        await self._listen(seams, _HOST)
+
+    async def _listen(self, seams: Seams, host: str, *, tls: ServerTls | None = None) -> None:
+        listener = await seams.serve.listen(self._handler, host=host, port=_PORT, tls=tls)
         try:
             await asyncio.Event().wait()
         finally:
