@@ -8,12 +8,14 @@ import msgspec
 
 from backstay.kube.lease import LeaseTimes
 from backstay.model.policy import Times
+from backstay.record.notify import Webhook
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """``identity`` must be unique to the process; an address of "" serves nothing.
 
     ``recorder`` is the flight recorder's directory; without one nothing is recorded to disk.
+    ``webhook`` is whom else to tell.
     """
 
     identity: str
@@ -25,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     port: int = 8080
     recorder: str = ""
+    webhook: Webhook | None = None
 
     @property
     def fingerprint(self) -> str:

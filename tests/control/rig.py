@@ -16,9 +16,9 @@ from backstay.apis.backstay import (
     INCIDENTS,
     Incident,
     IncidentRow,
-    definitions,
     incident_row,
 )
+from backstay.apis.definitions import definitions
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.app import App, build
 from backstay.decide.failover import CHAIN, Check

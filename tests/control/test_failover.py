@@ -449,7 +449,42 @@ def test_the_stages_of_a_failover_are_measured() -> None:
         await s.until(lambda: all(len(s.copies(vm)) == 1 for vm in FOUR), timeout=30)
         await asyncio.sleep(5)
         stages = s.apps["backstay-1"].measured.stages
-        assert [stages.count(stage.value) for stage in Stage] == [1, 1, 1, 1, 4]
+        assert [stages.count(stage.value) for stage in Stage] == [1, 1, 1, 1, 4, 4]
+        status = (await s.incident()).status
+        assert [each.stage for each in status.stages] == ["detect", "prove", "barrier", "removal"]
+        until_released = sum(each.seconds for each in status.stages)
+        for record in status.workloads:
+            assert record.ready
+            assert record.released_after == pytest.approx(until_released, abs=0.3)
+            assert record.released_after is not None
+            assert record.running_after is not None
+            assert record.ready_after is not None
+            assert record.released_after < record.running_after <= record.ready_after
+            assert [each.phase for each in record.phases][-1] == "Running"
+        codes = [moment.code for moment in status.timeline]
+        assert codes.index("Recovered") < codes.index("ReadyAgain")
+
+    play(scene)
+
+
+def test_what_another_leader_saw_is_not_guessed() -> None:
+    """It began to look when the node was dead already: there is nothing to count from."""
+
+    async def scene(s: Scene) -> None:
+        victim = await set_up(s, "a")
+        s.cluster.nodes[victim].kill()
+        await until_lost(s, victim)
+        s.world.processes["backstay-1"].kill()
+        s.start_controller("backstay-2")
+        await asyncio.sleep(60)
+        await s.confirm_dead(victim)
+        await s.until(lambda: len(s.copies("a")) == 1, timeout=60)
+        await asyncio.sleep(5)
+        status = (await s.incident()).status
+        [record] = status.workloads
+        assert record.ready
+        assert (record.released_after, record.running_after, record.ready_after) == (None,) * 3
+        assert status.stages[0].stage == "detect"
 
     play(scene)
 

@@ -27,9 +27,8 @@ def deeds(group: str, resources: str, verbs: str, **where: str) -> set[Deed]:
 OURS = "backstay.dev"
 READ = "get list"
 WATCH = "get list watch"
-STORAGE = deeds("", "persistentvolumeclaims persistentvolumes", READ) | deeds(
-    "storage.k8s.io", "volumeattachments", READ
-)
+STORAGE = deeds("", "persistentvolumeclaims persistentvolumes", READ)
+ATTACHMENTS = deeds("storage.k8s.io", "volumeattachments", READ)
 OWNERS = deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ) | deeds(
     "apps", "statefulsets", READ
 )
@@ -46,6 +45,7 @@ OWN_LEASE = {"namespace": "backstay-system", "name": "backstay-controller"}
 VIEWING = (
     deeds("", "nodes pods", WATCH)
     | STORAGE
+    | ATTACHMENTS
     | OWNERS
     | KUBEVIRT
     | deeds("coordination.k8s.io", "leases", READ)
@@ -59,6 +59,7 @@ MAY: Mapping[str, set[Deed]] = {
         deeds("", "nodes", f"{WATCH} patch")
         | deeds("", "pods", f"{READ} delete")
         | STORAGE
+        | deeds("storage.k8s.io", "volumeattachments", "list delete")
         | OWNERS
         | KUBEVIRT
         | MACHINES
@@ -68,7 +69,8 @@ MAY: Mapping[str, set[Deed]] = {
         | deeds("coordination.k8s.io", "leases", f"{WATCH} create update patch", **OWN_LEASE)
         | deeds("discovery.k8s.io", "endpointslices", WATCH, namespace="default")
         | deeds(OURS, "backstayconfigs deathconfirmations", WATCH)
-        | deeds(OURS, "incidents", f"{WATCH} create patch")
+        | deeds(OURS, "incidents", f"{WATCH} create patch delete")
+        | deeds("", "configmaps", f"{READ} create patch delete", namespace="backstay-system")
         | deeds(OURS, "incidents", "get patch", subresource="status")
         | deeds("authentication.k8s.io", "tokenreviews", "create")
         | deeds("authorization.k8s.io", "subjectaccessreviews", "create")
@@ -76,6 +78,7 @@ MAY: Mapping[str, set[Deed]] = {
     "viewer": VIEWING,
     "operator": VIEWING | deeds(OURS, "backstayconfigs", "create update patch"),
     "confirmer": VIEWING | deeds(OURS, "deathconfirmations", "create delete"),
+    "replayer": VIEWING | deeds("", "configmaps", "get", namespace="backstay-system"),
     "metrics-reader": set(),
     "stranger": set(),
 }
@@ -85,6 +88,7 @@ PATHS: Mapping[str, set[str]] = {"metrics-reader": {"/metrics", "/status"}}
 VERBS = "get list watch create update patch delete deletecollection"
 EVERYTHING = (
     deeds("", "nodes pods secrets configmaps events serviceaccounts namespaces", VERBS)
+    | deeds("", "configmaps secrets", VERBS, namespace="backstay-system")
     | deeds("", "persistentvolumeclaims persistentvolumes", VERBS)
     | deeds("", "pods", "create", subresource="eviction")
     | deeds("", "pods", "create get", subresource="exec")

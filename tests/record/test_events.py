@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.events import EventRecorder
 from backstay.kube.resource import EVENTS, NAMESPACES
 from backstay.model.node import Life
 from backstay.model.reasons import Reason
-from backstay.model.workload import WorkloadKind
+from backstay.model.workload import PodRef, WorkloadKind
 from backstay.record.events import Herald
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
@@ -49,15 +51,22 @@ def summary(events: list[dict[str, Any]]) -> list[tuple[str, str, str, int]]:
     )
 
 
+def of_kind(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    (found,) = (event for event in events if event["involvedObject"]["kind"] == kind)
+    return found
+
+
 @virtual_time
 async def test_a_held_workload_is_a_warning_on_it_and_the_node_has_its_own() -> None:
     events = await said(lambda herald: herald.decided(NODE, decided(snapshot(DB))))
     assert summary(events) == [
         ("Node", "Warning", "NodeLost", 1),
+        ("Pod", "Warning", "ProofMissing", 1),
         ("VirtualMachine", "Warning", "ProofMissing", 1),
     ]
-    (held,) = (event for event in events if event["reason"] == "ProofMissing")
+    held, pod = (of_kind(events, kind) for kind in ("VirtualMachine", "Pod"))
     assert held["involvedObject"]["name"] == "db"
+    assert (pod["involvedObject"]["name"], pod["message"]) == ("launcher-db", held["message"])
     assert held["metadata"]["namespace"] == "shop"
     assert held["message"].endswith(
         "NEXT: make sure that n1 is off, then: backstay confirm-dead n1"
@@ -72,6 +81,7 @@ async def test_the_same_decision_is_said_once() -> None:
 
     assert summary(await said(talk)) == [
         ("Node", "Warning", "NodeLost", 1),
+        ("Pod", "Warning", "StaleView", 1),
         ("VirtualMachine", "Warning", "StaleView", 1),
     ]
 
@@ -93,6 +103,7 @@ async def test_a_node_that_is_healthy_again_can_be_news_another_time() -> None:
 
     assert summary(await said(talk)) == [
         ("Node", "Warning", "NodeLost", 2),
+        ("Pod", "Warning", "ProofMissing", 2),
         ("VirtualMachine", "Warning", "ProofMissing", 2),
     ]
 
@@ -108,13 +119,25 @@ async def test_progress_is_normal_and_what_is_left_alone_or_due_is_not_announced
     assert summary(await said(talk)) == [
         ("Node", "Normal", "BarrierRaised", 1),
         ("Node", "Warning", "NodeLost", 1),
+        ("Pod", "Normal", "Released", 1),
         ("VirtualMachine", "Normal", "Released", 1),
     ]
 
 
 @virtual_time
-async def test_a_replica_of_a_stateful_set_is_spoken_of_as_its_pod() -> None:
+async def test_a_replica_is_spoken_of_at_its_pod_and_at_its_set() -> None:
     replica = workload("web-0", kind=WorkloadKind.STATEFUL_SET)
+    replica = msgspec.structs.replace(replica, set_name="web", set_uid="uid-web")
     events = await said(lambda herald: herald.decided(NODE, decided(snapshot(replica))))
-    (pod,) = (e["involvedObject"] for e in events if e["involvedObject"]["kind"] == "Pod")
+    pod, owner = (of_kind(events, kind)["involvedObject"] for kind in ("Pod", "StatefulSet"))
     assert (pod["name"], pod["uid"]) == ("launcher-web-0", "uid-web-0")
+    assert (owner["name"], owner["uid"], owner["apiVersion"]) == ("web", "uid-web", "apps/v1")
+
+
+@virtual_time
+async def test_every_pod_of_a_workload_is_told() -> None:
+    helper = PodRef("shop", "hp-volume-db", "uid-hp", "8")
+    guest = msgspec.structs.replace(DB, pods=(*DB.pods, helper))
+    events = await said(lambda herald: herald.decided(NODE, decided(snapshot(guest))))
+    told = {event["involvedObject"]["name"] for event in events if event["reason"] != "NodeLost"}
+    assert told == {"db", "launcher-db", "hp-volume-db"}

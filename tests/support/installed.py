@@ -8,9 +8,9 @@ in a test should act as a user who has only the roles that it would have on a cl
             ...                                  # as the controller's own service account
         path = installed.kubeconfig("confirmer") # for ``backstay --kubeconfig`` and kubectl
 
-Roles are ``controller``, ``viewer``, ``operator``, ``confirmer``, ``metrics-reader`` and
-``stranger``. An operator and a confirmer may also view, as deploy/people-rbac.yaml asks for; a
-stranger may do nothing.
+Roles are ``controller``, ``viewer``, ``operator``, ``confirmer``, ``replayer``,
+``metrics-reader`` and ``stranger``. An operator, a confirmer and a replayer may also view, as
+deploy/people-rbac.yaml asks for; a stranger may do nothing.
 Each acts by impersonation, which the API server authorises as if that user had come himself.
 """
 
@@ -43,13 +43,14 @@ USERS: Mapping[str, str] = {
     "viewer": "vera",
     "operator": "olaf",
     "confirmer": "carla",
+    "replayer": "rita",
     "metrics-reader": "mona",
     "stranger": "simon",
 }
 """The user behind each role; the commands show these names."""
 
 BOUND: Mapping[str, tuple[str, ...]] = {
-    "backstay-viewer": ("vera", "olaf", "carla"),
+    "backstay-viewer": ("vera", "olaf", "carla", "rita"),
     "backstay-operator": ("olaf",),
     "backstay-confirmer": ("carla",),
     "backstay-metrics-reader": ("mona",),
@@ -72,7 +73,18 @@ def bindings() -> list[Json]:
             ],
         }
         for role, users in BOUND.items()
-    ]  # fmt: skip
+    ] + [_within_our_namespace("backstay-replayer", "rita")]  # fmt: skip
+
+
+def _within_our_namespace(role: str, user: str) -> Json:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": f"people-{role}", "namespace": "backstay-system"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ _TEXT: Schema = {"type": "string", "maxLength": 1024}
 _NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 253}
 _ID: Schema = {"type": "string", "minLength": 1, "maxLength": 128}
 _ID_OR_NOTHING: Schema = {"type": "string", "maxLength": 128}
+_SECONDS: Schema = {"type": "number"}
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _FLAG: Schema = {"type": "boolean", "default": True}
 _FOREVER: Schema = {"rule": "self == oldSelf", "message": "it cannot be changed: delete it instead"}
@@ -139,8 +140,11 @@ def _which_boot(*required: str, **more: Schema) -> Schema:
 def _incident_status() -> Schema:
     workload = {
         "workload": _TEXT, "progress": _TEXT, "code": _TEXT, "sentence": _TEXT, "next": _TEXT,
-        "uids": _list(_ID),
+        "uids": _list(_ID), "ready": {"type": "boolean"}, "releasedAfter": _SECONDS,
+        "runningAfter": _SECONDS, "readyAfter": _SECONDS,
+        "phases": _list(_object({"phase": _TEXT, "at": _TEXT})),
     }  # fmt: skip
+    stage = {"stage": _TEXT, "seconds": _SECONDS}
     intent = {
         "step": _TEXT, "epoch": {"type": "integer", "format": "int64"}, "pods": _list(_TEXT),
         "at": _TEXT, "outcome": _TEXT,
@@ -155,6 +159,7 @@ def _incident_status() -> Schema:
             "held": {"type": "integer"},
             "recovered": {"type": "integer"},
             "evidence": _list(_object(evidence)),
+            "stages": _list(_object(stage)),
             "workloads": _list(_object(workload)),
             "timeline": _list(_object(moment)),
             "intent": _object(intent),

@@ -21,7 +21,7 @@ from backstay.cli.consent import our_kinds
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.limits import Backoff
-from backstay.kube.resource import EVENTS, LEASES, NODES, PODS, Resource
+from backstay.kube.resource import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, Resource
 from backstay.model.labels import LEASE_NAMESPACE
 from backstay.record.callers import ACCESS_REVIEWS, TOKEN_REVIEWS
 from backstay.seam.clock import Rng
@@ -65,7 +65,7 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
     ]  # fmt: skip
     written = [
         ("patch", NODES), ("delete", PODS), ("create", INCIDENTS),
-        ("create", EVENTS), ("patch", EVENTS),
+        ("delete", INCIDENTS), ("create", EVENTS), ("patch", EVENTS),
     ]  # fmt: skip
     return [
         *(Need(verb, resource) for verb, resource in (*read, *written)),
@@ -73,6 +73,10 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
         *(Need(verb, LEASES, namespace=LEASE_NAMESPACE) for verb in ("get", "list")),
         Need("create", LEASES, namespace=namespace),
         *(Need(v, LEASES, "", namespace, lease) for v in ("get", "list", "watch", "patch")),
+        *(
+            Need(verb, CONFIG_MAPS, namespace=namespace)
+            for verb in ("get", "list", "create", "patch", "delete")
+        ),
         *(Need("create", review) for review in (TOKEN_REVIEWS, ACCESS_REVIEWS) if reachable),
     ]
 

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from backstay.apis.backstay import IncidentSpec
+from backstay.control.arrivals import Arrivals, getting_ready
 from backstay.control.guard import Guard, Outcome
 from backstay.control.history import History
 from backstay.control.incident import OpenIncident
+from backstay.control.laps import Laps
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
 from backstay.decide.failover import Check, Decision, Snapshot, decide
@@ -29,7 +31,7 @@ from backstay.decide.life import silence
 from backstay.decide.policy import terms_of
 from backstay.decide.proof import refuted
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import Conflict, NotFound
+from backstay.kube.errors import Conflict
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
 from backstay.model.incident import Progress
@@ -42,7 +44,6 @@ from backstay.record.metrics import Stage
 from backstay.record.telling import Advance
 from backstay.seam.clock import Rng
 from backstay.sources.nodes import NodeSource
-from backstay.sources.recovered import whereabouts
 
 _PARALLEL = 8
 
@@ -83,7 +84,8 @@ class FailoverLoop:
         self._rng = rng
         self._times = times
         self._chain = chain
-        self._released_at: dict[str, float] = {}
+        self._arrivals = Arrivals(client, teller)
+        self._laps: dict[str, Laps] = {}
         self._waiting_since: dict[str, float] = {}
 
     # What everybody does
@@ -112,6 +114,10 @@ class FailoverLoop:
         rows = await self._book.all()
         self._history.read(rows)
         self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
+        self._laps.clear()
+        for name, incident in self.incidents.items():
+            why = Why(incident.row.status.code, incident.row.status.sentence)
+            self._teller.opened(incident.row.key, why, node=name, anew=False)
         for name in {*self._nodes.names, *self.incidents}:
             if name in self.incidents or self._observer.is_interesting(name):
                 queue.add(name)
@@ -125,8 +131,8 @@ class FailoverLoop:
     async def _act(self, term: Term, name: str) -> Result:
         try:
             return await self._handle(term, name)
-        except (Conflict, NotFound):
-            # Somebody else has written, or deleted it: what we know of it is out of date.
+        except Conflict:
+            # Somebody else has written: what we know of the incident is out of date.
             self.incidents.pop(name, None)
             raise
 
@@ -154,11 +160,8 @@ class FailoverLoop:
 
     def _tell(self, snapshot: Snapshot, decision: Decision) -> None:
         self.decisions[decision.node] = decision
-        incident = self.incidents.get(decision.node)
         now = asyncio.get_running_loop().time()
-        self._teller.decided(
-            snapshot, decision, now, incident="" if incident is None else incident.row.key
-        )
+        self._teller.decided(snapshot, decision, now)
 
     # A node that is lost
 
@@ -169,8 +172,9 @@ class FailoverLoop:
         outcome = Outcome()
         if decision.releases:
             outcome = await self._release(snapshot, incident, moments, term)
-        advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome)
-        advances |= await self._arrivals(snapshot, incident)
+        laps = self._laps_of(snapshot)
+        advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome, laps)
+        advances |= await self._arrivals.look(snapshot.facts, incident, laps)
         if outcome.why is not None:
             self._note(snapshot, moments, outcome.why)
         snapshot = self._observer.look(name) or snapshot
@@ -180,6 +184,7 @@ class FailoverLoop:
             term=term,
             advances=advances,
             moments=moments,
+            stages=laps.stages,
             outcome=str(outcome),
         )
         return self._take_stock(snapshot, decision, incident, outcome)
@@ -189,23 +194,30 @@ class FailoverLoop:
     ) -> Outcome:
         """Through the guard, with an eye on the clock."""
         loop, facts = asyncio.get_running_loop(), snapshot.facts
-        lap = loop.time()
+        began = raised = loop.time()
 
         def told(why: Why) -> None:
-            nonlocal lap
+            nonlocal raised
             self._note(snapshot, moments, why)
             if why.code == Reason.BarrierRaised.name:
-                self._teller.took(Stage.BARRIER, loop.time() - lap)
-            elif why.code == Reason.ProofHolds.name:
-                self._teller.took(Stage.PROVE, loop.time() - snapshot.life.since)
-            lap = loop.time()
+                raised = loop.time()
 
         outcome = await self._guard.release(facts.name, term=term, incident=incident, told=told)
         if outcome.released:
-            self._released_at[facts.name] = loop.time()
             self._history.released(len(outcome.released))
-            self._teller.took(Stage.REMOVAL, loop.time() - lap)
+            if snapshot.life.state is Life.LOST:
+                self._took(Stage.PROVE, began - snapshot.life.since, snapshot)
+            self._took(Stage.BARRIER, raised - began, snapshot)
+            self._took(Stage.REMOVAL, loop.time() - raised, snapshot)
         return outcome
+
+    def _took(self, stage: Stage, seconds: float, snapshot: Snapshot) -> None:
+        self._laps_of(snapshot).took(stage, seconds)
+        self._teller.took(stage, seconds)
+
+    def _laps_of(self, snapshot: Snapshot) -> Laps:
+        facts = snapshot.facts
+        return self._laps.setdefault(facts.name, Laps(facts, snapshot.life.state))
 
     def _take_stock(
         self, snapshot: Snapshot, decision: Decision, incident: OpenIncident, outcome: Outcome
@@ -220,7 +232,7 @@ class FailoverLoop:
         if outcome.released or outcome.why is not None:
             self._waiting_since.pop(decision.node, None)
             return Again(_SOON)
-        if incident.under_way():
+        if incident.under_way() or getting_ready(incident, self._laps_of(snapshot)):
             return Again(self._patience(decision.node))
         self._waiting_since.pop(decision.node, None)
         return Done()
@@ -247,31 +259,15 @@ class FailoverLoop:
             for record in incident.vanished(snapshot)
         }
 
-    def _advances(self, snapshot: Snapshot, outcome: Outcome) -> dict[str, Advance]:
+    def _advances(self, snapshot: Snapshot, outcome: Outcome, laps: Laps) -> dict[str, Advance]:
         """What the guard has just released."""
+        now = asyncio.get_running_loop().time()
         advances = {}
         for workload in outcome.released:
-            advance = _released(workload, snapshot.policy)
+            laps.released[workload.key] = now
+            advance = _released(workload, snapshot.policy, after=laps.after(now))
             advances[workload.key] = advance
-            self._teller.say(advance.why, node=snapshot.facts, workload=workload)
-        return advances
-
-    async def _arrivals(self, snapshot: Snapshot, incident: OpenIncident) -> dict[str, Advance]:
-        """What was released earlier and has come up elsewhere by now, or never will."""
-        node = snapshot.facts
-        found = await whereabouts(self._client, incident.under_way(), away_from=node.name)
-        advances = {}
-        for key, seen in found.items():
-            if seen.unwanted:
-                why = Reason.NoLongerWanted.because(workload=spoken(key), because=seen.unwanted)
-                advances[key] = Advance(Progress.LEFT, why)
-                continue
-            why = Reason.Recovered.because(workload=spoken(key), target=seen.node)
-            advances[key] = Advance(Progress.RECOVERED, why)
-            if node.name in self._released_at:
-                now = asyncio.get_running_loop().time()
-                self._teller.took(Stage.RECOVERED, now - self._released_at[node.name])
-            self._teller.arrived(key, why, node=node)
+            self._teller.released(advance.why, node=snapshot.facts, workload=workload)
         return advances
 
     async def _incident_of(self, snapshot: Snapshot, term: Term) -> OpenIncident:
@@ -283,8 +279,10 @@ class FailoverLoop:
         spec = IncidentSpec(facts.name, facts.uid, snapshot.life.boot_id)
         row = await self._book.open(spec, not_after=term.require())
         opened = self.incidents[facts.name] = OpenIncident(self._book, row)
-        if not row.status.opened_at:
-            self._teller.took(Stage.DETECT, silence(facts))
+        anew = not row.status.opened_at
+        if anew:
+            self._took(Stage.DETECT, silence(facts), snapshot)
+        self._teller.opened(row.key, snapshot.life.why, node=facts.name, anew=anew)
         return opened
 
     # A node that is back, or gone
@@ -293,7 +291,8 @@ class FailoverLoop:
         facts = snapshot.facts
         incident = self.incidents.get(facts.name)
         if incident is not None:
-            advances = await self._arrivals(snapshot, incident)
+            laps = self._laps_of(snapshot)
+            advances = await self._arrivals.look(facts, incident, laps)
             await incident.tell(snapshot, decision, term=term, advances=advances)
         if facts.tainted and self._is_clean(snapshot, incident):
             await self._guard.let_go(facts.name, uid=facts.uid, term=term)
@@ -332,7 +331,9 @@ class FailoverLoop:
         if incident is not None:
             rebooted = incident.row.spec.boot_id != snapshot.facts.boot_id
             back = (Reason.NodeRebooted if rebooted else Reason.NodeReturned).because(node=name)
-            await incident.close(contradiction or back, term=term)
+            why = contradiction or back
+            await incident.close(why, term=term)
+            self._teller.closed(why, node=name)
             self._history.read([incident.row])
             del self.incidents[name]
         return Done()
@@ -341,7 +342,9 @@ class FailoverLoop:
         incident = self.incidents.get(name)
         self._let_be(name)
         if incident is not None:
-            await incident.close(Reason.NodeGone.because(node=name), term=term)
+            why = Reason.NodeGone.because(node=name)
+            await incident.close(why, term=term)
+            self._teller.closed(why, node=name)
             self._history.read([incident.row])
             del self.incidents[name]
         return Done()
@@ -349,7 +352,7 @@ class FailoverLoop:
     def _let_be(self, name: str) -> None:
         """What happens to this node next has nothing to do with what happened before."""
         self._teller.forget(name)
-        for kept in (self.decisions, self._released_at, self._waiting_since):
+        for kept in (self.decisions, self._laps, self._waiting_since):
             kept.pop(name, None)
 
 
@@ -358,6 +361,6 @@ def _heard_of(snapshot: Snapshot, incident: OpenIncident) -> bool:
     return facts.lease_changed_at is not None or facts.boot_id != incident.row.spec.boot_id
 
 
-def _released(workload: Workload, policy: Policy) -> Advance:
+def _released(workload: Workload, policy: Policy, *, after: float | None) -> Advance:
     then = aftermath(workload, terms_of(workload, policy))
-    return Advance(Progress.STAYS_DOWN if then.down else Progress.RELEASED, then.why)
+    return Advance(Progress.STAYS_DOWN if then.down else Progress.RELEASED, then.why, after)

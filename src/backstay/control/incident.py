@@ -7,7 +7,7 @@ import msgspec
 from backstay.apis.backstay import IncidentRow
 from backstay.decide.failover import Decision, Snapshot
 from backstay.kube.lease import Term
-from backstay.model.incident import Intent, Progress, Step, WorkloadRecord
+from backstay.model.incident import Intent, Progress, StageTime, Step, WorkloadRecord
 from backstay.model.reasons import Why
 from backstay.model.workload import PodRef
 from backstay.record import telling
@@ -67,6 +67,7 @@ class OpenIncident:
         term: Term,
         advances: Mapping[str, Advance] = telling.NO_ADVANCE,
         moments: Sequence[Why] = (),
+        stages: Sequence[StageTime] = (),
         outcome: str = "",
     ) -> None:
         """What was decided and what became of it, in one write, or none if it is no news."""
@@ -79,6 +80,7 @@ class OpenIncident:
             epoch=term.epoch,
             advances=advances,
             moments=moments,
+            stages=stages,
         )
         if outcome and telling.unsettled(status):
             status = telling.settled(status, outcome)

@@ -1,20 +1,25 @@
 """Telling: one decision, said everywhere in the same words.
 
-Log, Event, metric and recording get the very reason that the incident gets. What was said before
-is not said again: a decision that is made anew every few seconds is one line, not a thousand.
+Log, Event, metric, recording and notification get the very reason that the incident gets. What was
+said before is not said again: a decision that is made anew every few seconds is one line, not a
+thousand.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from backstay.decide.failover import Action, Check, Decision, Snapshot
+from backstay.kube.events import ObjectRef
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload
 from backstay.record import logs
+from backstay.record.blackbox import BlackBox
 from backstay.record.events import Herald
 from backstay.record.metrics import Metrics, Stage
+from backstay.record.notify import Notifier, Turn
 from backstay.record.recorder import FlightRecorder
 from backstay.record.telling import same_why
 
@@ -22,7 +27,8 @@ _log = logging.getLogger("backstay.failover")
 
 
 class Teller:
-    """``recorder`` is None where nothing is to be kept on disk."""
+    """``recorder`` is None where nothing is to be kept on disk, ``notifier`` where nobody else is
+    to be told."""
 
     def __init__(
         self,
@@ -30,54 +36,86 @@ class Teller:
         herald: Herald,
         metrics: Metrics,
         recorder: FlightRecorder | None,
+        box: BlackBox,
+        notifier: Notifier | None = None,
         times: Times,
         chain: Sequence[Check],
     ) -> None:
         self._herald = herald
         self._metrics = metrics
         self._recorder = recorder
+        self._box = box
+        self._notifier = notifier
         self._times = times
         self._chain = chain
         self._said: dict[str, dict[str, Why]] = {}
+        self._incidents: dict[str, str] = {}
+        self._untold: dict[str, dict[str, Why]] = {}
 
-    def decided(
-        self, snapshot: Snapshot, decision: Decision, now: float, *, incident: str = ""
-    ) -> None:
+    def decided(self, snapshot: Snapshot, decision: Decision, now: float) -> None:
         """What is new about it."""
-        if self._recorder is not None:
-            self._recorder.note(snapshot, decision, now, times=self._times, chain=self._chain)
+        for kept in (self._recorder, self._box):
+            if kept is not None:
+                kept.note(snapshot, decision, now, times=self._times, chain=self._chain)
         self._herald.decided(snapshot.facts, decision)
-        with logs.about(node=decision.node, incident=incident):
-            self._log_news(decision.node, "", decision.why)
+        with self._about(decision.node):
+            if self._is_news(decision.node, "", decision.why):
+                self._write("", decision.why)
+                if decision.why.code == Reason.EvidenceContradicted.name:
+                    self._notify(Turn.CONTRADICTED, decision.why, node=decision.node)
             for verdict in decision.verdicts:
                 key = verdict.workload.key
                 if self._is_news(decision.node, key, verdict.why):
                     self._metrics.decisions.add(verdict.why.code, verdict.action.value)
                     if verdict.action is not Action.LEAVE:
                         self._write(key, verdict.why)
+                    # That the node is contradicted was told for all of them.
+                    if verdict.action is Action.HOLD and verdict.why != decision.why:
+                        self._untold.setdefault(decision.node, {})[key] = verdict.why
+        self._notify_of_held(decision.node)
+
+    def opened(self, incident: str, why: Why, *, node: str, anew: bool) -> None:
+        """From here on an incident tells of this node; ``anew`` says that nobody did before."""
+        self._incidents[node] = incident
+        self._box.opened(node, incident)
+        if anew:
+            self._notify(Turn.OPENED, why, node=node)
+        self._notify_of_held(node)
+
+    def closed(self, why: Why, *, node: str) -> None:
+        self._notify(Turn.CLOSED, why, node=node)
+        self._incidents.pop(node, None)
+        self._untold.pop(node, None)
+        self._box.closed(node)
 
     def say(self, why: Why, *, node: NodeFacts, workload: Workload | None = None) -> None:
         """Something was done, or could not be."""
         self._herald.say(why, node=node, workload=workload)
-        with logs.about(node=node.name):
+        with self._about(node.name):
             self._write(workload.key if workload is not None else "", why)
 
-    def arrived(self, key: str, why: Why, *, node: NodeFacts) -> None:
-        """A workload runs again, elsewhere."""
-        self._metrics.decisions.add(Reason.Recovered.name, "Recovered")
-        with logs.about(node=node.name):
+    def released(self, why: Why, *, node: NodeFacts, workload: Workload) -> None:
+        """It was taken from the node."""
+        self.say(why, node=node, workload=workload)
+        self._notify(Turn.RELEASED, why, node=node.name, workload=workload.key)
+
+    def arrived(self, key: str, why: Why, *, node: NodeFacts, objects: Iterable[ObjectRef]) -> None:
+        """A workload runs again, elsewhere, or is ready there."""
+        self._metrics.decisions.add(why.code, "Recovered")
+        self._herald.say_of(objects, why, node=node.name)
+        with self._about(node.name):
             self._write(key, why)
+        if why.code == Reason.Recovered.name:
+            self._notify(Turn.RECOVERED, why, node=node.name, workload=key)
 
     def took(self, stage: Stage, seconds: float) -> None:
         self._metrics.stages.observe(seconds, stage.value)
 
     def forget(self, node: str) -> None:
         self._said.pop(node, None)
+        self._untold.pop(node, None)
         self._herald.forget(node)
-
-    def _log_news(self, node: str, key: str, why: Why) -> None:
-        if self._is_news(node, key, why):
-            self._write(key, why)
+        self._box.forget(node)
 
     def _is_news(self, node: str, key: str, why: Why) -> bool:
         said = self._said.setdefault(node, {})
@@ -88,3 +126,17 @@ class Teller:
     def _write(self, key: str, why: Why) -> None:
         with logs.about(workload=key):
             logs.say(_log, why)
+
+    def _notify_of_held(self, node: str) -> None:
+        """What is held before its incident has a name is told once it has one."""
+        if node in self._incidents:
+            for key, why in self._untold.pop(node, {}).items():
+                self._notify(Turn.HELD, why, node=node, workload=key)
+
+    def _notify(self, turn: Turn, why: Why, *, node: str, workload: str = "") -> None:
+        if self._notifier is not None:
+            incident = self._incidents.get(node, "")
+            self._notifier.tell(turn, why, incident=incident, node=node, workload=workload)
+
+    def _about(self, node: str) -> AbstractContextManager[None]:
+        return logs.about(node=node, incident=self._incidents.get(node, ""))

@@ -30,8 +30,19 @@ class Moment(msgspec.Struct, frozen=True, omit_defaults=True):
     sentence: str
 
 
-class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``workload`` is ``Kind/namespace/name``; ``uids`` are those of the pods on the dead node."""
+class PhaseTime(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a guest came into a phase, as KubeVirt told it: by a clock of its own, for people."""
+
+    phase: str
+    at: str
+
+
+class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """``workload`` is ``Kind/namespace/name``; ``uids`` are those of the pods on the dead node.
+
+    The moments that end in ``after`` are seconds since the node's last sign of life, by the clock
+    of the controller that saw both; None where none has.
+    """
 
     workload: str
     progress: Progress
@@ -39,6 +50,19 @@ class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     sentence: str
     next: str = ""
     uids: tuple[str, ...] = ()
+    ready: bool = False
+    released_after: float | None = None
+    running_after: float | None = None
+    ready_after: float | None = None
+    phases: tuple[PhaseTime, ...] = ()
+
+
+class StageTime(msgspec.Struct, frozen=True):
+    """How long one part of the first release took. They follow each other, and the first begins
+    with the last sign of life: together they are the time until then."""
+
+    stage: str
+    seconds: float
 
 
 class EvidenceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,6 +101,7 @@ class IncidentStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     opened_at: str = ""
     closed_at: str = ""
     evidence: tuple[EvidenceRecord, ...] = ()
+    stages: tuple[StageTime, ...] = ()
     workloads: tuple[WorkloadRecord, ...] = ()
     timeline: tuple[Moment, ...] = ()
     intent: Intent | None = None

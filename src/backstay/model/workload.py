@@ -75,6 +75,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     runs_on: str = ""
     """The node that a virtual machine runs on, if it is another one: what is here is the other
     end of a migration."""
+    set_name: str = ""
+    set_uid: str = ""
+    """The StatefulSet that it is a replica of."""
     unread: str = ""
     """Why it is not known who would start it again; empty if it is known."""
     addresses: tuple[AddressClaim, ...] = ()

@@ -4,12 +4,19 @@ An Event has the code as its reason and the sentence, with what to do next, as i
 waits for somebody is a Warning, what goes forward is Normal. The same thing is said once, until
 something else has been said of the same object; ``kube/events.py`` keeps the numbers bounded.
 
+What is said of a workload is said of the object that its owner looks at (the VM, the StatefulSet)
+and of each pod that is concerned, because people begin at either end.
+
 What is left alone is not announced: that a Deployment's pod is none of our business is no news to
 its owner. Neither are workloads that will be released: that is said when it has happened (``say``).
 """
 
-from backstay.decide.failover import Action, Decision
+from collections.abc import Iterable, Iterator
+
+from backstay.apis.apps import STATEFUL_SETS
+from backstay.decide.failover import Decision
 from backstay.kube.events import EventRecorder, EventType, ObjectRef
+from backstay.kube.resource import PODS
 from backstay.model.node import NodeFacts
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
@@ -46,14 +53,19 @@ class Herald:
             self.forget(facts.name)
             return
         self.say(decision.why, node=facts)
-        for verdict in decision.verdicts:
-            if verdict.action is Action.HOLD:
-                self._tell(facts.name, about_workload(verdict.workload), verdict.why, "Warning")
+        for verdict in decision.held:
+            for about in about_workload(verdict.workload):
+                self._tell(facts.name, about, verdict.why, "Warning")
 
     def say(self, why: Why, *, node: NodeFacts, workload: Workload | None = None) -> None:
         """About a workload of this node or, without one, about the node itself."""
-        about = about_node(node) if workload is None else about_workload(workload)
-        self._tell(node.name, about, why, "Warning" if why.code in _ALARMING else "Normal")
+        objects = (about_node(node),) if workload is None else about_workload(workload)
+        self.say_of(objects, why, node=node.name)
+
+    def say_of(self, objects: Iterable[ObjectRef], why: Why, *, node: str) -> None:
+        """About these objects, on account of what befell the node."""
+        for about in objects:
+            self._tell(node, about, why, "Warning" if why.code in _ALARMING else "Normal")
 
     def forget(self, node: str) -> None:
         """The incident is over: next time, everything is news again."""
@@ -73,21 +85,32 @@ def about_node(facts: NodeFacts) -> ObjectRef:
     return ObjectRef(api_version="v1", kind="Node", name=facts.name, uid=facts.uid)
 
 
-def about_workload(workload: Workload) -> ObjectRef:
-    """The object that its owner would look at."""
-    if workload.kind in (WorkloadKind.VIRTUAL_MACHINE, WorkloadKind.INSTANCE):
-        return ObjectRef(
-            api_version=KUBEVIRT,
-            kind=workload.kind.value,
-            namespace=workload.namespace,
-            name=workload.name,
-            uid=workload.uid,
+def about_workload(workload: Workload) -> tuple[ObjectRef, ...]:
+    """The object that its owner would look at, and its pods on the node."""
+    pods = tuple(
+        ObjectRef(
+            api_version=PODS.api_version,
+            kind=PODS.kind,
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
         )
-    pod = workload.pods[0] if workload.pods else None
-    return ObjectRef(
-        api_version="v1",
-        kind="Pod",
+        for pod in workload.pods
+    )
+    return (*_owner(workload), *pods)
+
+
+def _owner(workload: Workload) -> Iterator[ObjectRef]:
+    if workload.kind in (WorkloadKind.VIRTUAL_MACHINE, WorkloadKind.INSTANCE):
+        api_version, name, uid = KUBEVIRT, workload.name, workload.uid
+    elif workload.set_name:
+        api_version, name, uid = STATEFUL_SETS.api_version, workload.set_name, workload.set_uid
+    else:
+        return
+    yield ObjectRef(
+        api_version=api_version,
+        kind=workload.kind.value,
         namespace=workload.namespace,
-        name=pod.name if pod else workload.name,
-        uid=pod.uid if pod else "",
+        name=name,
+        uid=uid,
     )

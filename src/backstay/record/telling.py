@@ -26,7 +26,9 @@ from backstay.model.incident import (
     IncidentStatus,
     Intent,
     Moment,
+    PhaseTime,
     Progress,
+    StageTime,
     WorkloadRecord,
 )
 from backstay.model.node import NodeLife
@@ -52,10 +54,14 @@ _SECONDS = re.compile(r"\b\d+ s\b")
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """How far one workload has come through what was done, and why that is said."""
+    """How far one workload has come through what was done, and why that is said. ``after`` is in
+    seconds since its node's last sign of life, if that was seen."""
 
     progress: Progress
     why: Why
+    after: float | None = None
+    ready: bool = False
+    phases: tuple[PhaseTime, ...] = ()
 
 
 CLOSED = "Closed"
@@ -85,12 +91,13 @@ def told(
     epoch: int,
     advances: Mapping[str, Advance] = NO_ADVANCE,
     moments: Sequence[Why] = (),
+    stages: Sequence[StageTime] = (),
 ) -> IncidentStatus:
     """The status after this decision.
 
     ``advances`` are what became of workloads since, by ``Workload.key``, and go before what the
     decision says of them. ``moments`` are further lines for the timeline (the barrier, a proof
-    that held), in order.
+    that held), in order. Of the ``stages`` each is told once, as it was measured first.
     """
     workloads = _workloads(status.workloads, decision, advances)
     evidence = _evidence(status.evidence, decision.evidence, now_text)
@@ -110,6 +117,7 @@ def told(
             epoch=max(epoch, status.epoch),
             opened_at=status.opened_at or now_text,
             evidence=evidence,
+            stages=_stages(status.stages, stages),
             workloads=workloads,
             timeline=_timeline(status.timeline, lines, now_text),
             held=sum(record.progress is Progress.HELD for record in workloads),
@@ -218,8 +226,7 @@ def _workloads(
         key = verdict.workload.key
         records[key] = _judged(records.get(key), verdict)
     for key, advance in advances.items():
-        uids = records[key].uids if key in records else ()
-        records[key] = _record(key, advance.progress, advance.why, uids)
+        records[key] = _moved(key, records.get(key), advance)
     unchanged = {old.workload: _same_or_new(old, records[old.workload]) for old in before}
     return tuple((records | unchanged).values())
 
@@ -245,8 +252,32 @@ def _record(key: str, progress: Progress, why: Why, uids: tuple[str, ...]) -> Wo
     return WorkloadRecord(key, progress, why.code, _cut(why.sentence), _cut(why.next), uids)
 
 
+def _moved(key: str, before: WorkloadRecord | None, advance: Advance) -> WorkloadRecord:
+    """A step further. What was measured of the steps before stays."""
+    record = _record(key, advance.progress, advance.why, before.uids if before else ())
+    if before is not None and advance.progress is not Progress.RELEASED:
+        record = msgspec.structs.replace(
+            record,
+            ready=before.ready,
+            released_after=before.released_after,
+            running_after=before.running_after,
+            ready_after=before.ready_after,
+            phases=before.phases,
+        )
+    record = msgspec.structs.replace(record, phases=advance.phases or record.phases)
+    if advance.ready:
+        return msgspec.structs.replace(record, ready=True, ready_after=advance.after)
+    match advance.progress:
+        case Progress.RELEASED | Progress.STAYS_DOWN:
+            return msgspec.structs.replace(record, released_after=advance.after)
+        case Progress.RECOVERED:
+            return msgspec.structs.replace(record, running_after=advance.after)
+        case _:
+            return record
+
+
 def _same_or_new(old: WorkloadRecord, new: WorkloadRecord) -> WorkloadRecord:
-    if (old.progress, old.uids) != (new.progress, new.uids):
+    if (old.progress, old.uids, old.ready) != (new.progress, new.uids, new.ready):
         return new
     said = (Why(record.code, record.sentence, record.next) for record in (old, new))
     return old if same_why(*said) else new
@@ -255,6 +286,11 @@ def _same_or_new(old: WorkloadRecord, new: WorkloadRecord) -> WorkloadRecord:
 def _held_first(records: tuple[WorkloadRecord, ...]) -> tuple[WorkloadRecord, ...]:
     """Whoever waits for a person must not be what is left out."""
     return tuple(sorted(records, key=lambda record: record.progress is not Progress.HELD))
+
+
+def _stages(before: tuple[StageTime, ...], new: Sequence[StageTime]) -> tuple[StageTime, ...]:
+    known = {each.stage for each in before}
+    return (*before, *(each for each in new if each.stage not in known))
 
 
 # Evidence

@@ -239,7 +239,13 @@ def _stateful(node: str, pod: HeldPod, details: Details) -> Workload:
     kept = f"it keeps data in {paths[0].removeprefix('hostPath ')} on {node}" if paths else ""
     workload = _workload(WorkloadKind.STATEFUL_SET, pod.name, node, (pod,), details)
     pinned_by = workload.pinned_by or kept
-    return msgspec.structs.replace(workload, restarts=restarts, pinned_by=pinned_by)
+    return msgspec.structs.replace(
+        workload,
+        restarts=restarts,
+        pinned_by=pinned_by,
+        set_name=owner.name,
+        set_uid=owner.uid,
+    )
 
 
 def _other(node: str, pod: HeldPod, details: Details) -> Workload:
