@@ -405,9 +405,9 @@ async def test_a_watch_begins_after_the_version_that_is_known(
     ) as lines:
         patch = {"data": {"value": "2"}}
         await client.merge_patch(CONFIG_MAPS, "a", patch, namespace=namespace)
-        line = await lines.read(10.0)
-    assert line is not None
-    event = msgspec.json.decode(line)
+        batch = await lines.read(10.0)
+    assert batch is not None
+    event = msgspec.json.decode(batch[0])
     assert (event["type"], event["object"]["data"]) == ("MODIFIED", {"value": "2"})
 
 
@@ -416,7 +416,7 @@ async def test_a_watch_ends_when_its_time_is_over(client: KubeClient, namespace:
         CONFIG_MAPS, namespace=namespace, fields="metadata.name=x", seconds=1
     ) as lines:
         while (batch := await lines.read(10.0)) is not None:
-            assert all(b'"type":"BOOKMARK"' in line for line in batch.splitlines())
+            assert all(b'"type":"BOOKMARK"' in line for line in batch)
 
 
 async def test_a_name_with_a_colon_is_found(client: KubeClient) -> None:

@@ -78,7 +78,7 @@ class Events:
 
     async def next(self) -> Json:
         while not self._read:
-            self._read = (await self._lines.read(5.0) or b"").splitlines()
+            self._read = await self._lines.read(5.0) or []
         event: Json = msgspec.json.decode(self._read.pop(0))
         return event
 

@@ -5,8 +5,8 @@ from itertools import chain
 
 import msgspec
 
-from backstay.kube.projection import Meta, Projection, share
-from backstay.model.labels import EXEMPT, HEARTBEAT
+from backstay.kube.projection import NOTHING, Meta, Projection, share, shared_part
+from backstay.model.labels import EXEMPT, HEARTBEAT, OUT_OF_SERVICE, OUT_OF_SERVICE_OURS
 
 NO_STRINGS: tuple[str, ...] = ()
 
@@ -42,8 +42,8 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodMeta(Meta, frozen=True, gc=False, rename="camel"):
-    labels: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
+    labels: msgspec.Raw = NOTHING
+    owner_references: msgspec.Raw = NOTHING
     deletion_timestamp: str | None = None
 
 
@@ -93,7 +93,7 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
 
 def pod_row(pod: Pod) -> PodRow:
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    owner = _controller(meta.owner_references)
+    owner_kind, owner_name, owner_uid = _controller(meta.owner_references)
     return PodRow(
         key=meta.key,
         uid=meta.uid,
@@ -104,9 +104,9 @@ def pod_row(pod: Pod) -> PodRow:
         ready=_is_true("Ready", status.conditions),
         deleting=meta.deletion_timestamp is not None,
         priority=spec.priority or 0,
-        owner_kind=share(owner.kind),
-        owner_name=share(owner.name),
-        owner_uid=share(owner.uid),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        owner_uid=owner_uid,
         claims=_claims(meta.name, spec.volumes),
         labels=_labels(meta.labels),
     )
@@ -176,6 +176,8 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     kubelet_version: str
     heartbeat: str
     exempt: bool
+    out_of_service: bool = False
+    """It carries the taint of that name, and it was us who put it on."""
     ports: tuple[str, ...] = NO_STRINGS
 
 
@@ -193,14 +195,14 @@ def node_row(node: Node) -> NodeRow:
         kubelet_version=share(info.kubelet_version),
         heartbeat=(meta.annotations or {}).get(HEARTBEAT, ""),
         exempt=(meta.labels or {}).get(EXEMPT) == "true",
+        out_of_service=OUT_OF_SERVICE_OURS in (meta.annotations or {})
+        and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ()),
         ports=_ports(node.status),
     )
 
 
 POD_PROJECTION: Projection[Pod, PodRow] = Projection(Pod, pod_row)
 NODE_PROJECTION: Projection[Node, NodeRow] = Projection(Node, node_row)
-
-_NO_OWNER = OwnerReference()
 
 
 def _ports(status: NodeStatus) -> tuple[str, ...]:
@@ -221,13 +223,6 @@ def _host(address: str) -> str:
     return f"[{parsed}]" if parsed.version == 6 else str(parsed)
 
 
-def _controller(owners: list[OwnerReference] | None) -> OwnerReference:
-    for owner in owners or ():
-        if owner.controller:
-            return owner
-    return _NO_OWNER
-
-
 def _is_true(kind: str, conditions: list[Condition] | None) -> bool:
     for condition in conditions or ():
         if condition.type == kind:
@@ -246,7 +241,17 @@ def _claims(pod: str, volumes: list[Volume] | None) -> tuple[str, ...]:
     return tuple(found) if found else NO_STRINGS
 
 
-def _labels(labels: dict[str, str] | None) -> tuple[str, ...]:
-    if not labels:
-        return NO_STRINGS
-    return tuple(map(share, chain.from_iterable(sorted(labels.items()))))
+def _flat(labels: dict[str, str] | None) -> tuple[str, ...]:
+    return tuple(map(share, chain.from_iterable(sorted((labels or {}).items()))))
+
+
+def _identity(owners: list[OwnerReference] | None) -> tuple[str, str, str]:
+    """Kind, name and uid of the owner that controls, or three times nothing."""
+    for owner in owners or ():
+        if owner.controller:
+            return share(owner.kind), share(owner.name), share(owner.uid)
+    return "", "", ""
+
+
+_labels = shared_part(dict[str, str] | None, _flat)
+_controller = shared_part(list[OwnerReference] | None, _identity)

@@ -30,47 +30,58 @@ IndexFunction = Callable[[R], tuple[str, ...]]
 _log = logging.getLogger("backstay.cache")
 
 
+_Buckets = dict[str, dict[str, None]]
+"""The keys under each value, in order: a dict for a set that keeps it."""
+
+
 class Indexes(Generic[R]):
-    """Named indexes over rows; each maps a value to the rows that have it, by key."""
+    """Named indexes over rows; each maps a value to the keys of the rows that have it.
+
+    Keys and not rows: an object that changed, but is found where it was, changes nothing here.
+    """
 
     def __init__(self, functions: Mapping[str, IndexFunction[R]]) -> None:
-        self._functions = functions
-        self._buckets: dict[str, dict[str, dict[str, R]]] = {name: {} for name in functions}
+        self._buckets: dict[str, _Buckets] = {name: {} for name in functions}
+        self._filled = [(function, self._buckets[name]) for name, function in functions.items()]
 
     def add(self, row: R) -> None:
-        for name, function in self._functions.items():
-            buckets = self._buckets[name]
-            for value in function(row):
-                bucket = buckets.get(value)
-                if bucket is None:
-                    bucket = buckets[value] = {}
-                bucket[row.key] = row
+        for function, buckets in self._filled:
+            _enter(buckets, function(row), row.key)
 
     def drop(self, row: R) -> None:
-        for name, function in self._functions.items():
-            buckets = self._buckets[name]
-            for value in function(row):
-                bucket = buckets.get(value)
-                if bucket is not None and bucket.pop(row.key, None) is not None and not bucket:
-                    del buckets[value]
+        for function, buckets in self._filled:
+            _leave(buckets, function(row), row.key)
 
     def exchange(self, old: R, new: R) -> None:
-        """Like ``drop`` and ``add``; most changes of an object leave it where it is found."""
-        for name, function in self._functions.items():
-            values = function(new)
-            if function(old) != values:
-                self.drop(old)
-                self.add(new)
-                return
-            buckets = self._buckets[name]
-            for value in values:
-                buckets[value][new.key] = new
+        """Like ``drop`` and ``add``, for two rows of one key."""
+        for function, buckets in self._filled:
+            before, after = function(old), function(new)
+            if before != after:
+                _leave(buckets, before, old.key)
+                _enter(buckets, after, new.key)
 
-    def rows(self, name: str, value: str) -> Iterable[R]:
-        return self._buckets[name].get(value, {}).values()
+    def keys(self, name: str, value: str) -> Iterable[str]:
+        return self._buckets[name].get(value, ())
 
     def counts(self, name: str) -> dict[str, int]:
         return {value: len(bucket) for value, bucket in self._buckets[name].items()}
+
+
+def _enter(buckets: _Buckets, values: tuple[str, ...], key: str) -> None:
+    for value in values:
+        bucket = buckets.get(value)
+        if bucket is None:
+            bucket = buckets[value] = {}
+        bucket[key] = None
+
+
+def _leave(buckets: _Buckets, values: tuple[str, ...], key: str) -> None:
+    for value in values:
+        bucket = buckets.get(value)
+        if bucket is not None:
+            bucket.pop(key, None)
+            if not bucket:
+                del buckets[value]
 
 
 class Picture(Generic[R]):
@@ -81,17 +92,16 @@ class Picture(Generic[R]):
         self.by_uid: dict[str, R] = {}
         self.indexes = Indexes(functions)
 
-    def hold(self, row: R) -> None:
-        key, uid = row.key, row.uid
-        old = self.rows.get(key)
-        self.rows[key] = row
+    def hold(self, row: R, *, old: R | None) -> None:
+        """In place of ``old``, which is what has this key now."""
+        self.rows[row.key] = row
         if old is None:
             self.indexes.add(row)
         else:
             self.indexes.exchange(old, row)
-            if old.uid != uid:
+            if old.uid != row.uid:
                 self._forget_uid(old)
-        self.by_uid[uid] = row
+        self.by_uid[row.uid] = row
 
     def release(self, key: str) -> R | None:
         old = self.rows.pop(key, None)
@@ -139,7 +149,8 @@ class Cache(Generic[R]):
 
     def by_index(self, name: str, value: str) -> list[R]:
         """A list, so that the caller may await while going through it."""
-        return list(self._picture.indexes.rows(name, value))
+        rows = self._picture.rows
+        return [rows[key] for key in self._picture.indexes.keys(name, value)]
 
     def counts(self, name: str) -> dict[str, int]:
         """How many rows each value of an index has."""
@@ -170,11 +181,13 @@ class Cache(Generic[R]):
             self.version = version
 
     def put(self, row: R) -> None:
-        self._quarantine.pop(row.key, None)
-        old = self.get(row.key)
+        key = row.key
+        if self._quarantine:
+            self._quarantine.pop(key, None)
+        old = self._picture.rows.get(key)
         if old is not None and _is_same(old, row):
             return
-        self._picture.hold(row)
+        self._picture.hold(row, old=old)
         self._tell(self._listeners, old, row)
 
     def drop(self, key: str) -> None:
@@ -230,14 +243,16 @@ class Replacement(Generic[R]):
 
     def add(self, rows: Iterable[R], unreadable: Iterable[Unreadable] = ()) -> None:
         for row in rows:
-            known = self._cache.get(row.key)
-            self._picture.hold(known if known is not None and _is_same(known, row) else row)
-            self._unreadable.pop(row.key, None)
+            key = row.key
+            known = self._cache.get(key)
+            kept = known if known is not None and _is_same(known, row) else row
+            self._picture.hold(kept, old=self._picture.rows.get(key))
+            self._unreadable.pop(key, None)
         for bad in unreadable:
             self._unreadable[bad.key] = bad
             last_good = self._cache.get(bad.key)
             if last_good is not None and bad.key not in self._picture.rows:
-                self._picture.hold(last_good)
+                self._picture.hold(last_good, old=None)
 
     def drop(self, key: str) -> None:
         """A deletion that arrived among the initial events of a streaming list."""

@@ -3,14 +3,11 @@
 A line ends with a newline and nothing else does: what the end of a stream cuts off is no line.
 """
 
-import re
 from collections.abc import Callable
 
 from backstay.kube.errors import KubeError, Undecodable
 from backstay.seam.errors import TransportError
 from backstay.seam.transport import Stream
-
-_NOTHING = re.compile(rb"\n*")
 
 MAX_LINE = 64 * 1024 * 1024
 
@@ -35,8 +32,8 @@ class Lines:
         self._pieces: list[bytes] = []
         self._held = 0
 
-    async def read(self, timeout: float) -> bytes | None:
-        """The next complete lines (at least one, none of them cut), or None after a proper end.
+    async def read(self, timeout: float) -> list[bytes] | None:
+        """The next complete lines (at least one, none of them empty), or None after a proper end.
 
         An unfinished line at a proper end is dropped: nothing vouches that it is whole.
         """
@@ -47,16 +44,25 @@ class Lines:
                 raise self._failed(error) from error
             if not chunk:
                 return None
-            end = chunk.rfind(b"\n")
-            if end < 0:
-                self._hold(chunk)
-                continue
-            lines = b"".join((*self._pieces, chunk[:end])) if self._pieces else chunk[:end]
-            self._pieces, self._held = [], 0
-            if end + 1 < len(chunk):
-                self._hold(chunk[end + 1 :])
-            if not _NOTHING.fullmatch(lines):
+            if lines := self._split(chunk):
                 return lines
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in ``chunk``. What it leaves unfinished is held back."""
+        lines: list[bytes] = []
+        since = 0
+        # ``split`` looks at every byte by itself, which takes ten times as long as to find.
+        while (end := chunk.find(b"\n", since)) >= 0:
+            line = chunk[since:end]
+            if self._pieces:
+                line = b"".join((*self._pieces, line))
+                self._pieces, self._held = [], 0
+            if line:
+                lines.append(line)
+            since = end + 1
+        if since < len(chunk):
+            self._hold(chunk[since:])
+        return lines
 
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)

@@ -207,7 +207,8 @@ class Reflector(Generic[W, R]):
         return watch.Ended(productive=lasted and self._reached != version)
 
     def _take(self, change: Change[R]) -> bool:
-        self._refuse_the_past(change.version, self._reached)
+        if is_older(change.version, self._reached):
+            raise self._rolled_back(change.version, self._reached)
         if change.kind == "DELETED":
             self.cache.drop(change.key)
         elif change.row is not None:
@@ -221,14 +222,14 @@ class Reflector(Generic[W, R]):
 
     async def _ask_where_it_stands(self, version: str) -> watch.Happening:
         page = await self._list(limit=1, token=None, timeout=TIMEOUT)
-        self._refuse_the_past(page.version, version)
+        if is_older(page.version, version):
+            raise self._rolled_back(page.version, version)
         if page.version == version:
             self.cache.heard(asyncio.get_running_loop().time())
         return watch.PageRead(page.version, page.token)
 
-    def _refuse_the_past(self, version: str, seen: str) -> None:
-        if is_older(version, seen):
-            raise Undecodable(f"{self._resource.label}: {_went_back(version, seen)}")
+    def _rolled_back(self, version: str, seen: str) -> Undecodable:
+        return Undecodable(f"{self._resource.label}: {_went_back(version, seen)}")
 
     # The API
 

@@ -110,7 +110,7 @@ class Recorder:
         watched = self.client.watch(resource, namespace=self.namespace, resource_version=version)
         async with watched as lines:
             while (got := await lines.read(_IDLE)) is not None:
-                for line in got.splitlines():
+                for line in got:
                     self._note(kind, msgspec.json.decode(line))
 
     def _note(self, kind: str, event: Json) -> None:
