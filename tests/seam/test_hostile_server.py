@@ -11,9 +11,9 @@ import pytest
 from backstay.seam.aiohttp_transport import AiohttpTransport, _new_socket
 from backstay.seam.errors import (
     BadAnswer,
-    ConnectFailed,
     ConnectionLost,
     NotSent,
+    Refused,
     TimedOut,
     TransportError,
 )
@@ -190,7 +190,7 @@ class TestCutsAndLies:
             assert await requested(transport, server) == b"true"
             await planted.wait()
             await asyncio.sleep(0.05)
-            assert await requested(transport, server) is ConnectFailed
+            assert await requested(transport, server) is Refused
             assert await requested(transport, server) == b"true"
             assert server.received.count(b"GET / HTTP") == 2
 
@@ -200,7 +200,7 @@ class TestCutsAndLies:
             await wire.until_closed()
 
         async with hostile(script) as server:
-            assert await requested(transport, server) in (ConnectFailed, BadAnswer)
+            assert await requested(transport, server) in (Refused, BadAnswer)
 
 
 class TestNotHttp:

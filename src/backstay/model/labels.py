@@ -46,6 +46,10 @@ FRAMES = f"{GROUP}/frames"
 INCIDENT = f"{GROUP}/incident"
 """An annotation on the same: whose decisions they are."""
 
+VIEW = f"{GROUP}/view"
+"""On a lease of ours: as a label ``"true"``, as an annotation what a controller sees of silent
+nodes."""
+
 LEASE_NAMESPACE = "kube-node-lease"
 
 HEARTBEAT = "kubevirt.io/heartbeat"

@@ -91,7 +91,7 @@ class _Attempt:
     def check(self, transport: asyncio.Transport | None) -> None:
         """Raise unless a byte may leave now. Nothing may be awaited between this and the byte."""
         if transport is None or transport.is_closing():
-            raise ConnectFailed(f"{_peer(self.request)} closed the connection before it was used")
+            raise Refused(f"{_peer(self.request)} closed the connection before it was used")
         if self._late_at is None or self.request.not_after is None:
             return
         # Two clocks: the loop's is the caller's, and the other one counts suspended time too.
@@ -164,7 +164,7 @@ class _GuardedConnector(aiohttp.TCPConnector):
         if connection.protocol is None or connection.protocol.should_close:
             connection.close()
             peer = _peer(_current.get().request)
-            raise ConnectFailed(f"{peer} sent something before it was asked")
+            raise Refused(f"{peer} sent something before it was asked")
         return connection
 
     def _release(

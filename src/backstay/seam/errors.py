@@ -40,10 +40,8 @@ class ConnectFailed(NotSent):
 
 
 class Refused(ConnectFailed):
-    """The peer's machine said that it takes no connection there: it is alive, and can be reached.
-
-    Where nobody said anything it is ``ConnectFailed`` and not this.
-    """
+    """The peer's machine takes no connection there, or took one that is of no use: it is alive, and
+    can be reached. Where nobody is heard it is ``ConnectFailed`` and not this."""
 
 
 class TlsFailed(NotSent):

@@ -132,6 +132,11 @@ class NodeSource:
     def names(self) -> Iterable[str]:
         return [row.key for row in self.cache]
 
+    @property
+    def lively(self) -> Collection[str]:
+        """The nodes that were seen to renew their lease of late."""
+        return self._lively
+
     def age(self, now: float) -> float:
         """Of the last look at the leases; infinite before the first."""
         if self._looked_at is None or not self.cache.synced:
