@@ -184,7 +184,8 @@ class Guard:
             for each in claim.addresses
         ]
         done = await self._take_back(free, term) if free else ()
-        return addresses_told((*done, *kept))
+        notes = (note for workload in proof.targets for note in workload.notes)
+        return (*notes, *addresses_told((*done, *kept)))
 
     async def _take_back(
         self, claims: Sequence[AddressClaim], term: Term

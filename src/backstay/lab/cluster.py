@@ -31,6 +31,8 @@ from backstay.model.policy import Times
 from backstay.seam import Seams
 from backstay.settings import Settings
 from backstay.sim.api.store import Snapshot
+from backstay.sim.calico import AddressCollector, Calico
+from backstay.sim.calico import install as install_calico
 from backstay.sim.cluster.embedded import API, EmbeddedCluster
 from backstay.sim.cluster.ground import Ground, LoopGround
 from backstay.sim.cluster.timers import Timers
@@ -64,7 +66,9 @@ NONE: Mapping[str, int] = {}
 class LabCluster:
     """See the module."""
 
-    def __init__(self, ground: Ground, *, factor: float = 1.0) -> None:
+    def __init__(
+        self, ground: Ground, *, factor: float = 1.0, calico: Calico | None = None
+    ) -> None:
         self.apps: dict[str, App] = {}
         self.machines: dict[str, Machine] = {}
         self._flights: dict[str, Flight] = {}
@@ -78,7 +82,9 @@ class LabCluster:
             hold=settings("", factor).lease_times.hold,
         )
         self.inspector = Inspector(self.witness, factor=factor)
-        self.embedded = EmbeddedCluster(ground, timers=timers, front=self.witness.front)
+        self.embedded = EmbeddedCluster(
+            ground, timers=timers, front=self.witness.front, network=calico
+        )
         self.witness.attend(self.embedded)
         self.nodes = self.embedded.nodes
         self.truth = self.embedded.truth
@@ -86,10 +92,21 @@ class LabCluster:
         self.client = self.embedded.client()
         self._ground = ground
         self.factor = factor
+        self.calico = calico
         install(self.embedded.api)
+        if calico is not None:
+            self._have_calico(calico)
         self.embedded.add_controller(
             "virt-controller",
             lambda seams: KubeVirt(self.embedded.api.operations, rng=seams.rng),
+        )
+
+    def _have_calico(self, calico: Calico) -> None:
+        api = self.embedded.api
+        install_calico(api, calico.group)
+        self.embedded.add_controller(
+            "calico-kube-controllers",
+            lambda seams: AddressCollector(api.operations, seams.wall, group=calico.group),
         )
 
     # Setting up

@@ -4,6 +4,7 @@ Each verb is a method that says in a few words what happened, for the timeline, 
 it made no sense at that moment. What people want of an API that is away fails, as it would.
 """
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.calico import ASKED, CONTAINER, DEFAULT_NETWORK
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.kube.errors import KubeError, TooManyRequests
 from backstay.kube.resource import LEASES, NODES, PODS
@@ -32,6 +34,12 @@ from backstay.sim.world import World
 
 ALICE = "alice"
 """Whatever people do, she does it."""
+
+BORROWER = "borrower"
+"""The pod that is given an address of somebody else."""
+
+_WRITES = 100
+"""How often in a second others write to the blocks of addresses."""
 
 Deed: TypeAlias = Callable[[Step], Awaitable[str]]
 
@@ -116,6 +124,9 @@ class Deeds:
             Do.PLUG_DISK: self._plug_disk,
             Do.EVICT: self._evict,
             Do.FORCE_DELETE: self._force_delete,
+            Do.TAKE_ADDRESS: self._take_address,
+            Do.GARBLE_ADDRESSES: self._garble_addresses,
+            Do.WRITE_BLOCKS: self._write_blocks,
             Do.PROTECT: lambda step: self._label(step.workload, "true"),
             Do.UNPROTECT: lambda step: self._label(step.workload, "false"),
         }
@@ -344,6 +355,40 @@ class Deeds:
             await self._client.delete(PODS, pod, namespace=NAMESPACE, conditions={"grace": 0})
         return f"deletes the pod of {step.workload} by force"
 
+    async def _take_address(self, step: Step) -> str:
+        calico = self._cluster.calico
+        [pod] = self._pods(step.workload)
+        said = (await self._client.get(PODS, pod, namespace=NAMESPACE)).json()["metadata"]
+        asked, container = said["annotations"][ASKED], said["annotations"][CONTAINER]
+        assert calico is not None, "a scenario without Calico has no such step"
+        await calico.release(self._client, f"{DEFAULT_NETWORK}.{container}")
+        body = {
+            "metadata": {"name": BORROWER, "annotations": {ASKED: asked}},
+            "spec": {"containers": [{"name": "main", "image": "example/borrower"}]},
+        }
+        await self._client.create(PODS, body, namespace=NAMESPACE)
+        return f"takes {asked} back with calicoctl, and starts the pod {BORROWER} with it"
+
+    async def _garble_addresses(self, step: Step) -> str:
+        said = {"metadata": {"annotations": {ASKED: "10.244.200.5"}}}
+        patch = {"spec": {"template": said}}
+        await self._client.merge_patch(VIRTUAL_MACHINES, step.workload, patch, namespace=NAMESPACE)
+        return f"writes an address into the template of {step.workload}, and not as JSON"
+
+    async def _write_blocks(self, step: Step) -> str:
+        """It is told when it is over."""
+        calico = self._cluster.calico
+        assert calico is not None, "a scenario without Calico has no such step"
+        for _ in range(round(step.seconds * _WRITES)):
+            for block in (await self._client.list(calico.group.blocks)).json()["items"]:
+                number = block["spec"]["sequenceNumber"] + 1
+                patch = {"spec": {"sequenceNumber": number}}
+                await self._client.merge_patch(
+                    calico.group.blocks, block["metadata"]["name"], patch
+                )
+            await asyncio.sleep(1 / _WRITES)
+        return "has written to all blocks of addresses, again and again"
+
     async def _label(self, workload: str, value: str) -> str:
         body = {"metadata": {"labels": {PROTECT: value}}}
         for pod in self._pods(workload):
@@ -414,6 +459,7 @@ _OF_API = frozenset({Do.KILL_API, Do.START_API})
 _OF_PEOPLE = frozenset({
     Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON, Do.ARM,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
-    Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,
+    Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
+    Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,
     Do.MIGRATE, Do.PLUG_DISK, Do.EVICT, Do.DELETE_INCIDENTS,
 })  # fmt: skip

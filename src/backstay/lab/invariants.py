@@ -22,11 +22,13 @@ TaintBeforeRemoval       nothing is removed from a node that could be given some
 Zombie                   whoever's term is over sends nothing more, nobody else's begins before,
                          and our taint stays on a node that still runs what was removed from it
 NoHealthyGuestStopped    no guest that runs is stopped
+OneAddress               no two pods have one address, and no address is taken from a pod that uses
+                         it, or from one whose node is not proven dead
 NoBystander              nothing on a living node is touched, nor what its owner has kept from us
 =======================  ========================================================================
 
 What must happen sooner or later is in ``liveness.py``. Rules about parts that are still to come
-(volumes as evidence, storms, drains, addresses, power) get their checks together with those parts.
+(volumes as evidence, storms, drains, power) get their checks together with those parts.
 
 A person can be wrong, and a node that is cut off cannot object: two copies that come of a pod which
 was removed on somebody's word, or by somebody else, while it ran and nobody could see it, are an
@@ -43,10 +45,12 @@ from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
+from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.liveness import Patience, Promise, Repetition
 from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
 from backstay.model.labels import EXEMPT, PROTECT, TAINT, VM_NAME
+from backstay.sim.api.store import Commit
 from backstay.sim.nodes.truth import Entry, Running, What
 
 Json = Mapping[str, Any]
@@ -204,6 +208,9 @@ def preconditions(happening: Happening, _witness: Witness) -> str | None:
         assert isinstance(happening, Asked)
         named = (happening.body.get("metadata") or {}).get("resourceVersion")
         return None if named else f"{happening.key[1]} was to be tainted, whatever it had become"
+    if _asks_for_addresses(happening):
+        assert isinstance(happening, Asked)
+        return _unconditional(happening)
     if not _asks_to_delete_a_pod(happening):
         return None
     assert isinstance(happening, Asked)
@@ -212,6 +219,15 @@ def preconditions(happening: Happening, _witness: Witness) -> str | None:
     if not missing:
         return None
     return f"{happening.key[1]} was to be deleted without {' and '.join(missing)}"
+
+
+def _unconditional(asked: Asked) -> str | None:
+    """A write to a record of addresses, whatever it had become meanwhile."""
+    deletes = asked.method == "DELETE"
+    named = asked.body.get("preconditions" if deletes else "metadata") or {}
+    if named.get("resourceVersion"):
+        return None
+    return f"{asked.key[1]} was to be {'deleted' if deletes else 'written'}, whatever it had become"
 
 
 # I5
@@ -269,7 +285,7 @@ def _is_our_lease(happening: Committed) -> bool:
 def disarm(happening: Happening, witness: Witness) -> str | None:
     """By the configuration as it was last read: a person who disarms in the very moment between
     reading and writing came too late for that write."""
-    if not (_asks_to_delete_a_pod(happening) or _asks_for_our_taint(happening)):
+    if not _takes_something(happening):
         return None
     assert isinstance(happening, Asked)
     look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
@@ -306,7 +322,8 @@ def _not_ours_to_ask(asked: Asked) -> str | None:
         return None
     if asked.storage == _RECORDS and asked.key[0] == OUR_LEASE[0]:
         return None
-    allowed = {PODS.label: ("DELETE",), NODES.label: ("PATCH",)}
+    allowed: dict[str, tuple[str, ...]] = {PODS.label: ("DELETE",), NODES.label: ("PATCH",)}
+    allowed |= dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE"))
     if asked.method in allowed.get(asked.storage, ()) or asked.subresource == "eviction":
         return None
     return f"{asked.method} of {asked.storage} {name} was asked for, which is not ours"
@@ -334,7 +351,7 @@ def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
 
 
 def zombie(happening: Happening, witness: Witness) -> str | None:
-    if _asks_to_delete_a_pod(happening) or _asks_for_our_taint(happening):
+    if _takes_something(happening):
         assert isinstance(happening, Asked)
         return _sent_too_late(happening, witness)
     return _begun_too_soon(happening, witness) or _untainted_too_soon(happening, witness)
@@ -396,6 +413,39 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
 
 
+def one_address(happening: Happening, witness: Witness) -> str | None:
+    if isinstance(happening, Entry) and happening.what in (What.STARTED, What.WRITING):
+        return _second_user(happening, witness)
+    if isinstance(happening, Committed) and happening.by is not None:
+        return _taken_from_the_living(happening.commit, happening.by, witness)
+    return None
+
+
+def _second_user(entry: Entry, witness: Witness) -> str | None:
+    truth = witness.truth
+    for address in entry.addresses:
+        users = [
+            each
+            for each in truth.users(address)
+            # The other end of a migration has it too, without a guest.
+            if not truth.is_held_back(each.node, each.uid)
+        ]
+        if len(users) > 1 and not _was_accepted(users, witness):
+            return f"{address} is used by {_places(users)}"
+    return None
+
+
+def _taken_from_the_living(commit: Commit, by: Asked, witness: Witness) -> str | None:
+    """By what the address is used for, and by what Calico says of it."""
+    for held in released(commit):
+        nodes = {each.node: each.name for each in witness.truth.users(held.address)}
+        nodes.setdefault(held.node, held.pod)
+        for node, pod in nodes.items():
+            if node and (doubt := witness.doubt(by, node)):
+                return f"{held.address} was taken from {pod} on {node}, and {doubt}"
+    return None
+
+
 def no_bystander(happening: Happening, witness: Witness) -> str | None:
     """Also an attempt that the API refuses is one, unless it names a pod that is gone by now."""
     if not _asks_to_delete_a_pod(happening):
@@ -432,6 +482,18 @@ def _asks_to_delete_a_pod(happening: Happening) -> bool:
         and happening.storage == PODS.label
         and (happening.method == "DELETE" or happening.subresource == "eviction")
     )
+
+
+def _takes_something(happening: Happening) -> bool:
+    return (
+        _asks_to_delete_a_pod(happening)
+        or _asks_for_our_taint(happening)
+        or _asks_for_addresses(happening)
+    )
+
+
+def _asks_for_addresses(happening: Happening) -> bool:
+    return isinstance(happening, Asked) and happening.storage in BLOCKS | HANDLES
 
 
 def _asks_for_our_taint(happening: Happening) -> bool:
@@ -479,5 +541,6 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I11", "TaintBeforeRemoval", taint_before_removal),
     Invariant("I11", "Zombie", zombie),
     Invariant("I12", "NoHealthyGuestStopped", no_healthy_guest_stopped),
+    Invariant("I14", "OneAddress", one_address),
     Invariant("I16", "NoBystander", no_bystander),
 )

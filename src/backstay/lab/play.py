@@ -21,6 +21,7 @@ from backstay.lab.stage import Stage
 from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
 from backstay.lab.witness import Committed, workload_of
 from backstay.model.incident import Progress
+from backstay.sim.calico import DUAL, V1, V3, Calico
 from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.world import World
 
@@ -44,6 +45,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     taints: tuple[str, ...]
     open: tuple[str, ...]
     says: tuple[str, ...]
+    addresses: dict[str, tuple[str, ...]]
     calls: int
     checked: int
     unmet: tuple[str, ...] = ()
@@ -79,7 +81,8 @@ class _Performance:
     def __init__(self, world: World, scenario: Scenario, instead: Parts) -> None:
         self._world = world
         self._scenario = scenario
-        self._cluster = LabCluster(WorldGround(world))
+        ground = WorldGround(world)
+        self._cluster = LabCluster(ground, calico=_calico(ground, scenario))
         self._stage = Stage(self._cluster, scenario, **_parts(scenario, instead))
         self._deeds = Deeds(world, self._stage)
         self._scribe = Scribe(self._cluster, named=self._stage.named)
@@ -161,6 +164,11 @@ class _Performance:
             taints=tuple(name for name, node in nodes.items() if is_tainted(node)),
             open=tuple(each["spec"]["node"] for each in cluster.open_incidents()),
             says=tuple(sorted(scribe.codes)),
+            addresses={
+                self._stage.named(workload_of(each)): each.addresses
+                for each in cluster.truth.running()
+                if each.addresses
+            },
             calls=cluster.witness.calls - self._calls,
             checked=cluster.inspector.checked,
         )
@@ -204,6 +212,18 @@ def _parts(scenario: Scenario, instead: Parts) -> Parts:
         raise BadScenario(f"{scenario.name}: bug: there is no bug {scenario.bug}.") from None
 
 
+def _calico(ground: WorldGround, scenario: Scenario) -> Calico | None:
+    wanted = scenario.calico
+    if wanted is None:
+        return None
+    return Calico(
+        ground.wall,
+        group=V1 if wanted.group == "v1" else V3,
+        pools=DUAL if wanted.families == "both" else None,
+        persistence=wanted.persistence,
+    )
+
+
 def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
     expect = scenario.expect
     asked: Mapping[str, tuple[Iterable[str] | None, Iterable[str]]] = {
@@ -219,6 +239,9 @@ def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
             yield f"{field} was to be {_listed(wanted)}, and is {_listed(found)}"
     if expect.held is not None and expect.held != played.held:
         yield f"held was to be {_pairs(expect.held)}, and is {_pairs(played.held)}"
+    for name, wanted in (expect.addresses or {}).items():
+        if set(has := played.addresses.get(name, ())) != set(wanted):
+            yield f"{name} was to have {_listed(wanted)}, and has {_listed(has)}"
     if expect.risk is not bool(played.accepted):
         yield f"two copies were {'' if expect.risk else 'not '}to run on the word of a person"
     missing = set(expect.says or ()) - set(played.says)

@@ -68,7 +68,7 @@ class Claim(StrEnum):
 
 class Vm(_Part, frozen=True, kw_only=True):
     """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else.
-    ``hotplug`` are disks that are plugged in while it runs."""
+    ``hotplug`` are disks that are plugged in while it runs; ``addresses`` are asked for by name."""
 
     name: str
     node: str = ""
@@ -78,6 +78,7 @@ class Vm(_Part, frozen=True, kw_only=True):
     hotplug: tuple[Claim, ...] = ()
     labels: dict[str, str] = {}
     pinned: bool = False
+    addresses: tuple[str, ...] = ()
 
 
 class StatefulSet(_Part, frozen=True, kw_only=True):
@@ -107,6 +108,19 @@ class Workloads(_Part, frozen=True, kw_only=True):
         """Of all that can be said to run, as ``expect`` calls them."""
         replicas = [f"{s.name}-{n}" for s in self.stateful_sets for n in range(s.replicas)]
         return (*(vm.name for vm in self.vms), *replicas, *(d.name for d in self.deployments))
+
+
+class CalicoSpec(_Part, frozen=True, kw_only=True):
+    """That pods get their addresses from Calico. ``families``: IPv4 alone, or IPv6 as well;
+    ``persistence``: it keeps the addresses of a VM for it; ``strict``: a node uses addresses of its
+    own blocks only; ``cooldown``: seconds for which a released address rests; ``group``: that of
+    its kinds, the older or the newer one."""
+
+    families: Literal["v4", "both"] = "v4"
+    persistence: bool = False
+    strict: bool = False
+    cooldown: int = 0
+    group: Literal["v1", "v3"] = "v1"
 
 
 class PolicySpec(_Part, frozen=True, kw_only=True):
@@ -196,6 +210,12 @@ class Do(StrEnum):
     STOP_VM = "stop-vm"
     FORCE_DELETE = "force-delete"
     """Somebody deletes the pods of a workload without grace, as with kubectl --force."""
+    TAKE_ADDRESS = "take-address"
+    """Somebody takes the addresses of a VM back with calicoctl, and starts a pod with them."""
+    GARBLE_ADDRESSES = "garble-addresses"
+    """Somebody writes into a VM's template which addresses it is to have, and not as JSON."""
+    WRITE_BLOCKS = "write-blocks"
+    """For ``seconds`` others write to all blocks of addresses, a hundred times a second."""
     PROTECT = "protect"
     UNPROTECT = "unprotect"
     """The label by which an owner says whether we may touch the workload's pods."""
@@ -208,6 +228,8 @@ class After(StrEnum):
     INTENT = "intent"
     TAINT = "taint"
     MARK = "mark"
+    ADDRESS = "address"
+    """Addresses were released."""
     REMOVAL = "removal"
     UNTAINT = "untaint"
     CLOSED = "closed"
@@ -225,7 +247,8 @@ LEADER = "leader"
 
 PROGRAMS = ("kube-controller-manager", "kube-scheduler", "csi-attacher", "virt-controller")
 
-_VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM})
+_VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES})
+_CALICO_VERBS = frozenset({Do.TAKE_ADDRESS, Do.WRITE_BLOCKS})
 
 _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys(
@@ -246,7 +269,11 @@ _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys((*_MOVING_VERBS, Do.EVICT), "workload"),
     **dict.fromkeys((Do.KILL_PROGRAM, Do.START_PROGRAM), "program"),
     **dict.fromkeys(
-        (Do.DELETE_VM, Do.STOP_VM, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT), "workload"
+        (
+            Do.DELETE_VM, Do.STOP_VM, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT, Do.TAKE_ADDRESS,
+            Do.GARBLE_ADDRESSES,
+        ),
+        "workload",
     ),
 }  # fmt: skip
 """Verbs that are not in here are about the whole cluster."""
@@ -283,8 +310,8 @@ class Expect(_Part, frozen=True, kw_only=True):
     ``recovered``: what was taken from its node by us and runs elsewhere. ``held``: by which code
     what is down is held. ``untouched``: none of its pods was touched by us. ``down``: runs nowhere.
     ``taints``: nodes with our taint. ``open``: nodes with an open incident. ``says``: codes that
-    some incident told of, in any order. ``breaches``: invariants that break. ``risk``: whether two
-    copies run because a person was wrong.
+    some incident told of, in any order. ``addresses``: what each of these really has. ``breaches``:
+    invariants that break. ``risk``: whether two copies run because a person was wrong.
     """
 
     recovered: tuple[str, ...] | None = None
@@ -294,6 +321,7 @@ class Expect(_Part, frozen=True, kw_only=True):
     taints: tuple[str, ...] | None = None
     open: tuple[str, ...] | None = None
     says: tuple[str, ...] | None = None
+    addresses: dict[str, tuple[str, ...]] | None = None
     breaches: tuple[str, ...] = ()
     risk: bool = False
 
@@ -315,6 +343,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     exempt: tuple[str, ...] = ()
     hosts: dict[str, tuple[str, ...]] = {}
     workloads: Workloads = Workloads()
+    calico: CalicoSpec | None = None
     policy: PolicySpec = PolicySpec()
     controllers: int = 1
     bug: str = ""
@@ -436,6 +465,8 @@ def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
                 yield f"{field}.node", _no_such("node", each.node)
             if isinstance(each, Vm) and each.pinned and not each.node:
                 yield f"{field}.pinned", "it needs a node to be pinned to"
+            if isinstance(each, Vm) and each.addresses and scenario.calico is None:
+                yield f"{field}.addresses", "without calico nobody gives addresses by name"
             if isinstance(each, StatefulSet) and not 1 <= each.replicas <= 50:
                 yield f"{field}.replicas", "between 1 and 50 of them are needed"
     yield from _each_once("workloads", scenario.workloads.names())
@@ -478,8 +509,7 @@ def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
             yield field, f"{step.do} has none"
         elif name and name not in names:
             yield field, _no_such(field, name)
-    if step.do in _VM_VERBS and step.workload not in {vm.name for vm in scenario.workloads.vms}:
-        yield "workload", f"{step.workload} is no VM"
+    yield from _wrong_verb(step, scenario)
     if not 0 <= step.at <= scenario.until:
         yield "at", f"it is to be between 0 and the end, which is at {scenario.until:g}"
     yield from _wrong_numbers(step)
@@ -498,6 +528,13 @@ def _wrong_numbers(step: Step) -> Iterator[tuple[str, str]]:
         yield "times", f"it is to be between 1 and {_MOST_TIMES}"
     if abs(step.seconds) > _MOST_SECONDS:
         yield "seconds", f"at most {_MOST_SECONDS:.0f}"
+
+
+def _wrong_verb(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
+    if step.do in _VM_VERBS and step.workload not in {vm.name for vm in scenario.workloads.vms}:
+        yield "workload", f"{step.workload} is no VM"
+    if step.do in _CALICO_VERBS and scenario.calico is None:
+        yield "do", f"{step.do} needs calico"
 
 
 def _expectations(scenario: Scenario) -> Iterator[tuple[str, str]]:

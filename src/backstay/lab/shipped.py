@@ -14,6 +14,7 @@ TOPICS = (
     "Our own controllers fail",
     "The API and the control plane fail",
     "What is moved, and what is not",
+    "Addresses",
 )
 """In the order in which the page has them."""
 

@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Unpack
 
+import msgspec
+
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
+from backstay.apis.calico import ASKED
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
@@ -53,6 +56,13 @@ class Stage:
     async def set_up(self) -> None:
         scenario, cluster = self.scenario, self.cluster
         await cluster.boot(*scenario.nodes)
+        if cluster.calico is not None and scenario.calico is not None:
+            spec = {
+                "strictAffinity": scenario.calico.strict, "autoAllocateBlocks": True,
+                "ipCooldownSeconds": scenario.calico.cooldown,
+            }  # fmt: skip
+            body = {"metadata": {"name": "default"}, "spec": spec}
+            await self._client.create(cluster.calico.group.settings, body)
         await self._host()
         for name in scenario.exempt:
             labels = {"metadata": {"labels": {EXEMPT: "true"}}}
@@ -162,6 +172,7 @@ class Stage:
             claims=disks[: len(vm.claims)],
             hotplug=disks[len(vm.claims) :],
             labels=vm.labels,
+            annotations={ASKED: msgspec.json.encode(vm.addresses).decode()} if vm.addresses else {},
             node_selector={_HOSTNAME: vm.node} if vm.pinned else None,
             eviction_strategy=vm.eviction_strategy or None,
         )

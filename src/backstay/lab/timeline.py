@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from backstay.apis.backstay import INCIDENTS
+from backstay.apis.calico import V1, V3
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.addresses import released
 from backstay.lab.cluster import LabCluster
 from backstay.lab.scenario import After
 from backstay.lab.witness import Committed, Happening, workload_in, workload_of
@@ -104,6 +106,8 @@ class Scribe:
                 self._incident(happening, commit)
             case LEASES.label:
                 self._leader(happening, commit)
+            case V1.blocks.label | V3.blocks.label:
+                self._block(happening, commit)
         if happening.by is not None and commit.storage not in _UNCOUNTED:
             for told in tuple(self._witnessed):
                 told(happening)
@@ -130,6 +134,11 @@ class Scribe:
         where = pod["spec"].get("nodeName", "no node")
         verb = "removes" if commit.deleted else "marks"
         self.tell(happening.at, happening.by.user, f"{verb} the pod of {name} on {where}")
+
+    def _block(self, happening: Committed, commit: Commit) -> None:
+        freed = [held.address for held in released(commit)]
+        if happening.by is not None and freed:
+            self.tell(happening.at, happening.by.user, f"releases {' and '.join(freed)}")
 
     def _incident(self, happening: Committed, commit: Commit) -> None:
         before = {} if commit.before is None else commit.before.object
@@ -164,6 +173,8 @@ def kind_of(happening: Committed) -> After | None:
             return After.TAINT if is_tainted(after) else After.UNTAINT
         case INCIDENTS.label:
             return _kind_of_telling(before, after)
+        case V1.blocks.label | V3.blocks.label:
+            return After.ADDRESS if released(commit) else None
     return None
 
 

@@ -406,20 +406,20 @@ class Reason(Enum):
     # Addresses that a workload is pinned to
 
     AddressReleased = Entry(
-        "{addresses} was released from {node}: the new pod of {workload} can have it.",
+        "{node} no longer holds {addresses}: the new pod of {workload} can start with that.",
         "The workload asks for this address by name. Calico gives it back only when the node "
         "itself says so, which a dead node never does, so Backstay has done it once the death of "
         "the node was proven and Calico's records named this very pod as its owner.",
     )
     AddressCoolsDown = Entry(
-        "{addresses} was released from {node}: the new pod of {workload} can have it in "
+        "{node} no longer holds {addresses}: the new pod of {workload} can start with that in "
         "{seconds} s.",
         "Calico is configured to let addresses rest before they are used again "
         "(ipCooldownSeconds). The new pod waits for that long.",
         "calicoctl ipam show --ip={address}",
     )
     AddressKept = Entry(
-        "Calico keeps {addresses} for {workload} and gives it to the new pod by itself.",
+        "Calico keeps {addresses} for {workload}: its new pod is given that without our help.",
         "Since version 3.32 Calico holds the address of a virtual machine under the name of the "
         "machine. It must not be released, or another pod could get it.",
     )
@@ -430,7 +430,7 @@ class Reason(Enum):
         "calicoctl ipam configure --strictaffinity=false, or have no address asked for by name",
     )
     AddressLeft = Entry(
-        "{addresses} of {workload} was left alone: {because}. The new pod may wait for it.",
+        "The new pod of {workload} may have to wait for {addresses}: {because}.",
         "An address is released only if Calico's records say that it is this very pod's, and if "
         "they can be changed. The failover goes on without it.",
         "calicoctl ipam show --ip={address}",

@@ -10,6 +10,16 @@ It shares no code with what Backstay does to the same objects: each checks the o
 
 from backstay.sim.calico.collector import AddressCollector
 from backstay.sim.calico.definitions import V1, V3, Group, definitions, install
-from backstay.sim.calico.plugin import Calico, Pools
+from backstay.sim.calico.plugin import DUAL, Calico, Pools
 
-__all__ = ["V1", "V3", "AddressCollector", "Calico", "Group", "Pools", "definitions", "install"]
+__all__ = [
+    "DUAL",
+    "V1",
+    "V3",
+    "AddressCollector",
+    "Calico",
+    "Group",
+    "Pools",
+    "definitions",
+    "install",
+]
