@@ -14,6 +14,7 @@ from backstay.kube.client import KubeClient
 from harness.cluster import ControlPlane
 from tests.sim.kubevirt.actual import VARIABLE, actual, program, virt_controller
 from tests.sim.kubevirt.scenarios import SCENARIOS, Scenario
+from tests.sim.kubevirt.sets import CASES
 
 pytestmark = [
     pytest.mark.skipif(
@@ -39,3 +40,12 @@ async def test_the_real_one_does_what_it_did(
 ) -> None:
     async with actual(client, namespace) as rig:
         await scenario(rig)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda each: each.__name__)
+@pytest.mark.usefixtures("kubevirt")
+async def test_the_real_one_keeps_its_sets_alike(
+    case: Scenario, client: KubeClient, namespace: str
+) -> None:
+    async with actual(client, namespace) as rig:
+        await case(rig)

@@ -9,7 +9,7 @@ Reading order: ``names``, ``objects``; ``vmi_status`` and ``vm_status``, which a
 rules; ``vmi_controller``, ``vm_controller`` and ``node_controller``, which carry them out;
 ``handler``, which is on the nodes. Then what moves a running guest: ``migration_status`` and
 ``migration_controller``, ``transfer`` for what the two nodes do, ``eviction_webhook`` and
-``evacuation_controller`` for who asks for it; and ``hotplug``.
+``evacuation_controller`` for who asks for it; ``hotplug``; and ``set_controllers``.
 
 Not here: snapshots, instance types, data volumes, presets and everything else that has no part in
 where a VM runs; readiness gates and probes of guests; migrations between clusters; and all webhooks

@@ -12,7 +12,14 @@ from backstay.sim.api.requests import Target
 from backstay.sim.api.server import ApiServer
 from backstay.sim.kubevirt.eviction_webhook import EvictionWebhook
 from backstay.sim.kubevirt.lifecycle import Lifecycle
-from backstay.sim.kubevirt.names import GROUP, NAMESPACE, POOL_GROUP, SUBRESOURCES, Json
+from backstay.sim.kubevirt.names import (
+    GROUP,
+    KUBEVIRTS,
+    NAMESPACE,
+    POOL_GROUP,
+    SUBRESOURCES,
+    Json,
+)
 
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 _PHASE = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
@@ -34,9 +41,9 @@ _SCALED: Json = {
 _VERSIONS = ("v1", "v1alpha3")
 
 
-def install(server: ApiServer) -> None:
+def install(server: ApiServer, *, release: str = "v1.9.0") -> None:
     """Has an embedded API serve KubeVirt's kinds, and start, stop and restart for VMs, and ask
-    before it evicts a guest's pod."""
+    before it evicts a guest's pod. ``release`` is what the installation says of itself."""
     info = server.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     namespaces = server.kinds.find("", "v1", "namespaces")
     assert info is not None
@@ -46,8 +53,22 @@ def install(server: ApiServer) -> None:
     for definition in definitions():
         sent = {k: v for k, v in definition.items() if k not in ("apiVersion", "kind")}
         server.operations.create(Target(info), sent, Write("virt-operator"))
+    _say_which(server, release)
     server.aggregate(SUBRESOURCES, Lifecycle(server.operations).answer)
     server.intercept_evictions(EvictionWebhook(server.operations))
+
+
+def _say_which(server: ApiServer, release: str) -> None:
+    info = server.kinds.find(KUBEVIRTS.group, KUBEVIRTS.version, KUBEVIRTS.plural)
+    assert info is not None
+    status = {"phase": "Deployed", "observedKubeVirtVersion": release, "operatorVersion": release}
+    made: Json = {"metadata": {"name": "kubevirt"}, "spec": {}}
+    server.operations.create(Target(info, NAMESPACE), made, Write("virt-operator"))
+    server.operations.patch(
+        Target(info, NAMESPACE, "kubevirt", "status"),
+        lambda found: {**found, "status": status},
+        Write("virt-operator"),
+    )
 
 
 def definitions() -> list[Json]:

@@ -204,6 +204,9 @@ class VirtHandler:
             steps.append({"op": "add", "path": "/status/conditions/-", "value": value})
             # Without a word on this, the real virt-controller makes no target for a migration.
             steps.append({"op": "add", "path": "/status/selinuxContext", "value": "none"})
+            if row.body["spec"].get("startStrategy") == "Paused":
+                value = condition("Paused", "True", "PausedByUser", "VMI was paused by user", now)
+                steps.append({"op": "add", "path": "/status/conditions/-", "value": value})
         meta = row.body["metadata"]
         await context.client.json_patch(VMIS, meta["name"], steps, namespace=meta["namespace"])
         if wanted == RUNNING:

@@ -1,7 +1,7 @@
-"""Lifecycle: start, stop and restart, as virt-api serves them.
+"""Lifecycle: start, stop, restart and migrate, as virt-api serves them.
 
-``PUT /apis/subresources.kubevirt.io/v1/namespaces/NS/virtualmachines/NAME/{start,stop,restart}``.
-What each does is a matter of the run strategy:
+``PUT /apis/subresources.kubevirt.io/v1/namespaces/NS/virtualmachines/NAME/VERB``. To migrate is to
+make a migration; what each of the others does is a matter of the run strategy:
 
 =================  ===================================  ===============  ==============
 run strategy       start                                stop             restart
@@ -31,20 +31,27 @@ from backstay.sim.kubevirt.names import (
     FAILED,
     HALTED,
     MANUAL,
+    MIGRATIONS,
     ONCE,
     RERUN_ON_FAILURE,
+    RUNNING,
     SUBRESOURCES,
     SUCCEEDED,
     VMIS,
     VMS,
     Json,
 )
-from backstay.sim.kubevirt.objects import is_final, phase_of, run_strategy_of
+from backstay.sim.kubevirt.objects import has_condition, is_final, phase_of, run_strategy_of
 from backstay.sim.kubevirt.vm_status import requests_of
 
 _WRITE = Write("virt-api")
 _VERSIONS = frozenset({"v1", "v1alpha3"})
 _START: Json = {"action": "Start"}
+_RECOVERY = (
+    "VM recovery required: Volume migration failed, leaving some volumes pointing to "
+    "non-consistent targets; manual intervention is needed to reassign them to their original "
+    "volumes."
+)
 
 
 class Lifecycle:
@@ -55,7 +62,10 @@ class Lifecycle:
 
     def answer(self, inbound: Inbound) -> Answer:
         """A request to the group ``subresources.kubevirt.io``."""
-        actions = {"start": self.start, "stop": self.stop, "restart": self.restart}
+        actions = {
+            "start": self.start, "stop": self.stop, "restart": self.restart,
+            "migrate": self.migrate,
+        }  # fmt: skip
         match inbound.path.strip("/").split("/"):
             case ["apis", _, version, "namespaces", namespace, "virtualmachines", name, verb] if (
                 version in _VERSIONS and verb in actions
@@ -70,6 +80,8 @@ class Lifecycle:
         vm, vmi = self._find(namespace, name)
         if vmi is not None and phase_of(vmi) and not is_final(vmi):
             raise _conflict(name, "VM is already running")
+        if has_condition(vm, "ManualRecoveryRequired", "True"):
+            raise _conflict(name, _RECOVERY)
         strategy = run_strategy_of(vm)
         if strategy == HALTED:
             self._become(vm, ALWAYS)
@@ -107,6 +119,15 @@ class Lifecycle:
         if vmi is None:
             raise _conflict(name, f"VM is not running: {HALTED}")
         self._ask(vm, _stop(vmi), _START)
+
+    def migrate(self, namespace: str, name: str) -> None:
+        _, vmi = self._find(namespace, name)
+        if vmi is None or phase_of(vmi) != RUNNING:
+            raise _conflict(name, "VM is not running")
+        made: Json = {
+            "metadata": {"generateName": "kubevirt-migrate-vm-"}, "spec": {"vmiName": name},
+        }  # fmt: skip
+        self._operations.create(self._target(MIGRATIONS, namespace, ""), made, _WRITE)
 
     def _find(self, namespace: str, name: str) -> tuple[Object, Object | None]:
         vm = self._operations.find(self._target(VMS, namespace, name)).object

@@ -18,6 +18,10 @@ VMIS = Resource(GROUP, "v1", "virtualmachineinstances", "VirtualMachineInstance"
 MIGRATIONS = Resource(
     GROUP, "v1", "virtualmachineinstancemigrations", "VirtualMachineInstanceMigration"
 )
+SETS = Resource(
+    GROUP, "v1", "virtualmachineinstancereplicasets", "VirtualMachineInstanceReplicaSet"
+)
+POOLS = Resource(POOL_GROUP, "v1beta1", "virtualmachinepools", "VirtualMachinePool")
 KUBEVIRTS = Resource(GROUP, "v1", "kubevirts", "KubeVirt")
 
 KEPT_FOR_PODS = "kubevirt.io/foregroundDeleteVirtualMachine"

@@ -32,6 +32,7 @@ def virtual_machine(
     annotations: dict[str, str] | None = None,
     node_selector: dict[str, str] | None = None,
     eviction_strategy: str | None = None,
+    start_strategy: str | None = None,
 ) -> Json:
     """A VM whose disks are the given claims; those of ``hotplug`` are plugged in while it runs.
 
@@ -67,6 +68,8 @@ def virtual_machine(
         spec["nodeSelector"] = dict(node_selector)
     if eviction_strategy:
         spec["evictionStrategy"] = eviction_strategy
+    if start_strategy:
+        spec["startStrategy"] = start_strategy
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "VirtualMachine",

@@ -20,6 +20,7 @@ from backstay.sim.kubevirt.migration_controller import MigrationController
 from backstay.sim.kubevirt.names import NAMESPACE
 from backstay.sim.kubevirt.node_controller import NodeController
 from backstay.sim.kubevirt.reconciler import Connected
+from backstay.sim.kubevirt.set_controllers import PoolController, ReplicaSetController
 from backstay.sim.kubevirt.vm_controller import VmController
 from backstay.sim.kubevirt.vmi_controller import VmiController
 from backstay.sim.nodes.agents import AgentContext
@@ -29,17 +30,25 @@ LEASE = "virt-controller"
 
 class KubeVirt:
     """``run`` works until it is cancelled, and can be called again: all that it has to remember is
-    in the API."""
+    in the API. ``notices_late`` makes it one from before version 1.2, for which a launcher that is
+    gone is no reason to fail a VMI: the node controller does that, when the node is silent."""
 
     def __init__(
-        self, operations: Operations, *, rng: Rng, connected: Connected = lambda: True
+        self,
+        operations: Operations,
+        *,
+        rng: Rng,
+        connected: Connected = lambda: True,
+        notices_late: bool = False,
     ) -> None:
         self.controllers = (
             VmController(operations, rng=rng, connected=connected),
-            VmiController(operations, rng=rng, connected=connected),
+            VmiController(operations, rng=rng, connected=connected, notices_late=notices_late),
             NodeController(operations, rng=rng, connected=connected),
             MigrationController(operations, rng=rng, connected=connected),
             EvacuationController(operations, rng=rng, connected=connected),
+            ReplicaSetController(operations, rng=rng, connected=connected),
+            PoolController(operations, rng=rng, connected=connected),
         )
 
     async def run(self) -> None:

@@ -33,6 +33,7 @@ from backstay.sim.kubevirt.names import (
 )
 from backstay.sim.kubevirt.objects import (
     finalizers_of,
+    has_condition,
     is_controlled_by,
     is_final,
     is_going,
@@ -188,6 +189,8 @@ class VmController(Reconciler):
         return None
 
     async def _start(self, key: Key, vm: Object) -> None:
+        if has_condition(vm, "ManualRecoveryRequired", "True"):
+            return
         made = await self.create(VMIS, key[0], _vmi_of(vm))
         self._starting[key] = made["metadata"]["uid"]
         self.tell(VMS, vm, "SuccessfulCreate",

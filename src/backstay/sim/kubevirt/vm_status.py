@@ -41,7 +41,7 @@ from backstay.sim.kubevirt.vmi_status import CLAIM_NOT_FOUND
 _SHORTEST_BACKOFF = 10
 _LONGEST_BACKOFF = 300
 _RETRYING = frozenset({ALWAYS, RERUN_ON_FAILURE, ONCE})
-_OWN_CONDITIONS = frozenset({"Ready", "Failure", "RestartRequired"})
+_OWN_CONDITIONS = frozenset({"Ready", "Failure", "RestartRequired", "ManualRecoveryRequired"})
 
 
 class Sight(msgspec.Struct, frozen=True):

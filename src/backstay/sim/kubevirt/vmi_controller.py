@@ -47,8 +47,16 @@ class VmiController(Reconciler):
 
     hears = (VMIS, PODS, CLAIMS, VMS)
 
-    def __init__(self, operations: Operations, *, rng: Rng, connected: Connected) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        *,
+        rng: Rng,
+        connected: Connected,
+        notices_late: bool = False,
+    ) -> None:
         super().__init__("virtualmachine-controller", operations, rng=rng, connected=connected)
+        self._notices_late = notices_late
         self._pod_keys: dict[str, dict[Key, None]] = {}
 
     def begin(self) -> None:
@@ -117,6 +125,7 @@ class VmiController(Reconciler):
             find_claim=lambda name: self.find(CLAIMS, (key[0], name)),
             now=self.operations.now(),
             problem=problem,
+            notices_late=self._notices_late,
         )
         if view.pod is not None:
             await self._label(key[0], vmi, view.pod)

@@ -53,7 +53,8 @@ CLAIM_NOT_FOUND = "FailedPvcNotFound"
 class View(msgspec.Struct, frozen=True):
     """What the VMI controller sees beside the VMI: its launcher, all of its pods, and whether
     the VM that it belongs to is still there. ``attachment`` is the pod that has what is plugged
-    into the launcher, ``problem`` is why no launcher could be made."""
+    into the launcher, ``problem`` is why no launcher could be made. ``notices_late`` is how it was
+    before KubeVirt 1.2: that a launcher is gone changes nothing."""
 
     pod: Object | None
     pods: Sequence[Object]
@@ -62,6 +63,7 @@ class View(msgspec.Struct, frozen=True):
     now: str
     attachment: Object | None = None
     problem: str = ""
+    notices_late: bool = False
 
 
 def current_pod(vmi: Object, pods: Sequence[Object]) -> Object | None:
@@ -151,7 +153,7 @@ def _with_phase(vmi: Object, view: View) -> Object:
         waiting = FAILED if is_going(vmi) else PENDING
         return _in(vmi, SCHEDULING if pod is not None else waiting)
     if pod is None:
-        return _in(vmi, FAILED)
+        return vmi if view.notices_late and not is_going(vmi) else _in(vmi, FAILED)
     return _scheduling(vmi, pod, view) if phase == SCHEDULING else vmi
 
 
