@@ -141,6 +141,7 @@ def _incident_status() -> Schema:
     workload = {
         "workload": _TEXT, "progress": _TEXT, "code": _TEXT, "sentence": _TEXT, "next": _TEXT,
         "uids": _list(_ID), "ready": {"type": "boolean"}, "releasedAfter": _SECONDS,
+        "volumes": _list(_object({"claim": _NAME, "volume": _NAME, "shared": _YES_OR_NO})),
         "runningAfter": _SECONDS, "readyAfter": _SECONDS,
         "phases": _list(_object({"phase": _TEXT, "at": _TEXT})),
     }  # fmt: skip

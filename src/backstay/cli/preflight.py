@@ -16,7 +16,7 @@ import msgspec
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
-from backstay.apis.storage import CLAIMS, VOLUMES
+from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
 from backstay.cli.consent import our_kinds
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
@@ -64,7 +64,8 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
           for verb in ("get", "list")),
     ]  # fmt: skip
     written = [
-        ("patch", NODES), ("delete", PODS), ("create", INCIDENTS),
+        ("patch", NODES), ("delete", PODS), ("list", ATTACHMENTS), ("delete", ATTACHMENTS),
+        ("create", INCIDENTS),
         ("delete", INCIDENTS), ("create", EVENTS), ("patch", EVENTS),
     ]  # fmt: skip
     return [

@@ -25,6 +25,7 @@ from backstay.control.incident import OpenIncident
 from backstay.control.laps import Laps
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
+from backstay.control.volumes import Volumes
 from backstay.decide.failover import Check, Decision, Snapshot, decide
 from backstay.decide.guests import aftermath
 from backstay.decide.life import silence
@@ -87,6 +88,7 @@ class FailoverLoop:
         self._arrivals = Arrivals(client, teller)
         self._laps: dict[str, Laps] = {}
         self._waiting_since: dict[str, float] = {}
+        self._volumes = Volumes(guard, times=times)
 
     # What everybody does
 
@@ -169,9 +171,13 @@ class FailoverLoop:
         name = snapshot.facts.name
         incident = await self._incident_of(snapshot, term)
         moments: list[Why] = []
-        outcome = Outcome()
+        outcome, freed = Outcome(), ""
         if decision.releases:
             outcome = await self._release(snapshot, incident, moments, term)
+        else:
+            freed = await self._volumes.free(
+                snapshot, decision, incident, term=term, told=partial(self._note, snapshot, moments)
+            )
         laps = self._laps_of(snapshot)
         advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome, laps)
         advances |= await self._arrivals.look(snapshot.facts, incident, laps)
@@ -185,7 +191,7 @@ class FailoverLoop:
             advances=advances,
             moments=moments,
             stages=laps.stages,
-            outcome=str(outcome),
+            outcome=freed or str(outcome),
         )
         return self._take_stock(snapshot, decision, incident, outcome)
 
@@ -352,6 +358,7 @@ class FailoverLoop:
     def _let_be(self, name: str) -> None:
         """What happens to this node next has nothing to do with what happened before."""
         self._teller.forget(name)
+        self._volumes.forget(name)
         for kept in (self.decisions, self._laps, self._waiting_since):
             kept.pop(name, None)
 

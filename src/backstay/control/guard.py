@@ -13,6 +13,9 @@
 * **Addresses** that their next pods will ask for are taken back in between, where the whole node
   is proven dead. It is the one step that may fail: then it is told, and the removal goes on.
 * **Removal.** Of exactly these pods: same uid, same version, on this node.
+* **Volumes.** Once the pods are gone, the dead node is relieved of the volumes that they had
+  (``decide/detach.py``), or put out of service as a whole where the configuration prefers that.
+  It is announced, looked at closely and decided like a removal.
 * Every write carries the end of our term: a process that was stopped in between sends nothing.
 * One intent is written before the first deed of a batch and one outcome after the last. What a
   crash leaves between them is settled by looking again, never by repeating.
@@ -25,10 +28,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from backstay.act import addresses, taints
+from backstay.act import addresses, attachments, taints
 from backstay.act import pods as pod_verbs
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
+from backstay.decide.detach import Holdings, Plan, plan
 from backstay.decide.failover import Check, Decision, Snapshot, decide
 from backstay.decide.proof import words
 from backstay.kube.client import KubeClient
@@ -37,15 +41,24 @@ from backstay.kube.lease import Term
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.addresses import told as addresses_told
 from backstay.model.evidence import Evidence, Scope
+from backstay.model.incident import Step
+from backstay.model.node import NodeFacts
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
+from backstay.model.storage import Owed
 from backstay.model.workload import PodRef, Workload
 from backstay.record.telling import MOST_PODS
 from backstay.seam.clock import WallClock
+from backstay.sources.attachments import read_attachments
+from backstay.sources.workloads import read_pods
 
 _log = logging.getLogger("backstay.guard")
 
 _PARALLEL = 16
+_ENDED = ("Succeeded", "Failed")
+
+ATTACHED, TAINTED = "volumeattachments", "nodes"
+"""What stands in an intent in place of a namespace."""
 
 _MAY_BE_USED = "what proves that it cannot write does not prove that nobody uses it"
 
@@ -79,6 +92,16 @@ class Outcome:
 
     def __str__(self) -> str:
         return f"released {len(self.released)}" if self.why is None else self.why.sentence
+
+
+@dataclass(frozen=True)
+class Freed:
+    """What became of volumes: those of which nothing is left to do, what is told of it, and the
+    outcome of what was announced, in words."""
+
+    settled: frozenset[Owed] = frozenset()
+    said: tuple[Why, ...] = ()
+    outcome: str = ""
 
 
 class Guard:
@@ -117,8 +140,28 @@ class Guard:
         told(Reason.BarrierRaised.because(node=node, count=len(pods)))
         return await self._remove_what_is_proven(node, targets, term, told)
 
+    async def detach(
+        self, node: str, owed: Sequence[Owed], *, term: Term, incident: OpenIncident
+    ) -> Freed:
+        """Frees these volumes of workloads that were released, as far as may be."""
+        holdings = await self._holdings(node)
+        snapshot = await self._observer.look_closely(node)
+        if snapshot is None:
+            return Freed()
+        decided = self._plan(snapshot, owed, holdings)
+        if not (decided.taint or decided.detach):
+            return Freed(decided.settled, decided.said)
+        facts = snapshot.facts
+        names = tuple(f"{ATTACHED}/{each.name}/{each.uid}" for each in decided.detach)
+        if decided.taint:
+            names = (f"{TAINTED}/{facts.name}/{facts.uid}",)
+        await incident.announce(Step.DETACH, names, epoch=term.epoch, not_after=term.require())
+        if decided.taint:
+            return await self._put_out_of_service(facts, decided, incident, term)
+        return await self._detach(decided, term)
+
     async def let_go(self, node: str, *, uid: str, term: Term) -> None:
-        """Takes our taint off a node that is back and clean."""
+        """Takes our taints off a node that is back and clean."""
         await taints.take_off(self._client, node, uid=uid, not_after=term.require())
 
     def _decide(self, snapshot: Snapshot) -> Decision:
@@ -204,6 +247,54 @@ class Guard:
         changed) is left for the next look; any other failure is raised once all have been tried."""
         turns = asyncio.Semaphore(_PARALLEL)
         done: set[str] = set()
+    async def _holdings(self, node: str) -> Holdings:
+        attachments = await read_attachments(self._client, node)
+        pods = await read_pods(self._client, node)
+        return Holdings(
+            attachments=attachments,
+            used=frozenset(
+                f"{pod.namespace}/{claim}"
+                for pod in pods.pods
+                if pod.phase not in _ENDED
+                for claim in pod.claims
+            ),
+            unreadable=len(pods.unreadable),
+        )
+
+    def _plan(self, snapshot: Snapshot, owed: Sequence[Owed], holdings: Holdings) -> Plan:
+        return plan(snapshot, self._decide(snapshot), owed, holdings, times=self._times)
+
+    async def _put_out_of_service(
+        self, facts: NodeFacts, decided: Plan, incident: OpenIncident, term: Term
+    ) -> Freed:
+        done = await taints.put_out_of_service(
+            self._client,
+            facts.name,
+            uid=facts.uid,
+            boot_id=facts.boot_id,
+            incident=incident.row.key,
+            not_after=term.require(),
+        )
+        if not done:
+            return Freed(outcome=_REPLACED)
+        return Freed(decided.settled, decided.said, "put out of service")
+
+    async def _detach(self, decided: Plan, term: Term) -> Freed:
+        """What has changed meanwhile, or could not be done, is left for the next look."""
+        left: set[str] = set()
+        for attachment in decided.detach:
+            try:
+                await attachments.detach(self._client, attachment, not_after=term.require())
+            except NotFound:
+                continue
+            except KubeError as error:
+                _log.info("%s is not detached yet: %s", attachment.pv, error)
+                left.add(attachment.pv)
+        done = len(decided.detach) - len(left)
+        settled = frozenset(each for each in decided.settled if each.pv not in left)
+        said = () if left else decided.said
+        return Freed(settled, said, f"detached {done} of {len(decided.detach)} volumes")
+
         failures: list[KubeError] = []
 
         async def one(pod: PodRef) -> None:

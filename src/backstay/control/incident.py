@@ -9,6 +9,7 @@ from backstay.decide.failover import Decision, Snapshot
 from backstay.kube.lease import Term
 from backstay.model.incident import Intent, Progress, StageTime, Step, WorkloadRecord
 from backstay.model.reasons import Why
+from backstay.model.storage import Owed
 from backstay.model.workload import PodRef
 from backstay.record import telling
 from backstay.record.incidents import IncidentBook
@@ -50,13 +51,28 @@ class OpenIncident:
         records = self.row.status.workloads
         return {uid for r in records if r.progress in touched for uid in r.uids}
 
+    def owed(self) -> list[Owed]:
+        """The volumes of all that was released, which others may wait for."""
+        return [
+            Owed(workload=r.workload, claim=v.claim, pv=v.volume, shared=v.shared)
+            for r in self.row.status.workloads
+            if r.progress in (Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN)
+            for v in r.volumes
+        ]
+
     async def intend(self, pods: Sequence[PodRef], *, epoch: int, not_after: float) -> None:
+        """Says which pods are about to be marked and removed."""
+        names = tuple(f"{pod.key}/{pod.uid}" for pod in pods)
+        await self.announce(Step.BARRIER, names, epoch=epoch, not_after=not_after)
+
+    async def announce(
+        self, step: Step, names: tuple[str, ...], *, epoch: int, not_after: float
+    ) -> None:
         """Says what is about to be done. One that a crash left open is closed by the same write."""
         status = self.row.status
         if telling.unsettled(status):
             self.row = msgspec.structs.replace(self.row, status=telling.settled(status, _CUT_OFF))
-        names = tuple(f"{pod.key}/{pod.uid}" for pod in pods)
-        intent = Intent(Step.BARRIER, epoch, names, self._book.now_text)
+        intent = Intent(step, epoch, names, self._book.now_text)
         self.row = await self._book.intend(self.row, intent, not_after=not_after)
 
     async def tell(

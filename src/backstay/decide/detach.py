@@ -13,7 +13,7 @@ something. ``plan`` says what:
   whole node, and nothing there may be held, kept from us or unreadable; else the volumes are
   detached one by one.
 
-It says what stands in the way in words, once for each workload.
+It says in words what stands in the way.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,10 +69,10 @@ def consider(
     """What is worth a closer look."""
     veto = _veto(snapshot, times)
     if veto is not None:
-        return Prospect(said=_stays(snapshot, owed, veto))
+        return Prospect(said=_stays(snapshot, _awaited(owed), veto))
     due = tuple(each for each in owed if _is_proven(each, decision.evidence))
-    waits = [each for each in owed if each not in due and not each.shared]
-    return Prospect(due=due, said=_stays(snapshot, waits, _UNPROVEN))
+    unproven = [each for each in owed if each not in due]
+    return Prospect(due=due, said=_stays(snapshot, _awaited(unproven), _UNPROVEN))
 
 
 def plan(
@@ -157,9 +157,14 @@ def _one_by_one(
     names = {each.pv for each in free}
     return Plan(
         detach=tuple(a for a in holdings.attachments if a.pv in names and not a.going),
-        said=(*said, *_told(Reason.VolumeDetached, snapshot, free)),
+        said=(*said, *_told(Reason.VolumeDetached, snapshot, _awaited(free))),
         settled=gone.union(free, used),
     )
+
+
+def _awaited(owed: Iterable[Owed]) -> list[Owed]:
+    """Nobody waits for what can be attached twice."""
+    return [each for each in owed if not each.shared]
 
 
 def _stays(snapshot: Snapshot, owed: Iterable[Owed], because: str) -> tuple[Why, ...]:
@@ -167,13 +172,14 @@ def _stays(snapshot: Snapshot, owed: Iterable[Owed], because: str) -> tuple[Why,
 
 
 def _told(reason: Reason, snapshot: Snapshot, owed: Iterable[Owed], **more: str) -> tuple[Why, ...]:
-    """Once for each workload."""
+    """What happens to many at once is one line."""
     claims: dict[str, list[str]] = {}
     for each in owed:
         claims.setdefault(each.workload, []).append(each.claim)
-    return tuple(
-        reason.because(
-            volumes=" and ".join(names), workload=spoken(key), node=snapshot.facts.name, **more
-        )
-        for key, names in claims.items()
-    )
+    first = next(iter(claims), None)
+    if first is None:
+        return ()
+    others = len(claims) - 1
+    volumes = " and ".join(claims[first])
+    workload = spoken(first) + (f" (and those of {others} more)" if others else "")
+    return (reason.because(volumes=volumes, workload=workload, node=snapshot.facts.name, **more),)

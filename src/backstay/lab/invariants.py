@@ -9,6 +9,8 @@ code is not asked whether the product is right.
 OneWriter                no volume has two writers, and no workload runs twice
 NoDeleteWithoutEvidence  what is removed was marked before, on a node whose death somebody vouches
                          for and that has shown no life since
+EvidenceScope            volumes are taken from a node only on proof about it or about them, if
+                         nothing there uses them; and it is put out of service only if all may go
 ProofAfterBarrier        what a removal rests on was looked at after the pod had been marked
 Preconditions            every deletion names uid and resourceVersion, every taint the version of
                          its node: what is held up on its way changes only what its sender saw
@@ -28,7 +30,7 @@ NoBystander              nothing on a living node is touched, nor what its owner
 =======================  ========================================================================
 
 What must happen sooner or later is in ``liveness.py``. Rules about parts that are still to come
-(volumes as evidence, storms, drains, power) get their checks together with those parts.
+(storms, drains, power) get their checks together with those parts.
 
 A person can be wrong, and a node that is cut off cannot object: two copies that come of a pod which
 was removed on somebody's word, or by somebody else, while it ran and nobody could see it, are an
@@ -44,12 +46,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.liveness import Patience, Promise, Repetition
+from backstay.lab.storage_rules import asks_to_detach, evidence_scope
 from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
-from backstay.model.labels import EXEMPT, PROTECT, TAINT, VM_NAME
+from backstay.model.labels import (
+    EXEMPT,
+    OUT_OF_SERVICE,
+    OUT_OF_SERVICE_OURS,
+    PROTECT,
+    TAINT,
+    VM_NAME,
+)
 from backstay.sim.api.store import Commit
 from backstay.sim.nodes.truth import Entry, Running, What
 
@@ -211,7 +222,7 @@ def preconditions(happening: Happening, _witness: Witness) -> str | None:
     if _asks_for_addresses(happening):
         assert isinstance(happening, Asked)
         return _unconditional(happening)
-    if not _asks_to_delete_a_pod(happening):
+    if not (_asks_to_delete_a_pod(happening) or asks_to_detach(happening)):
         return None
     assert isinstance(happening, Asked)
     named = happening.body.get("preconditions") or {}
@@ -234,7 +245,7 @@ def _unconditional(asked: Asked) -> str | None:
 
 
 def epoch(happening: Happening, witness: Witness) -> str | None:
-    if _asks_to_delete_a_pod(happening):
+    if _asks_to_delete_a_pod(happening) or asks_to_detach(happening):
         assert isinstance(happening, Asked)
         return _unannounced(happening, witness)
     return _epoch_of_a_new_term(happening, witness)
@@ -257,7 +268,8 @@ def _epoch_of_a_new_term(happening: Happening, witness: Witness) -> str | None:
 def _unannounced(asked: Asked, witness: Witness) -> str | None:
     """A deletion of which its sender had announced nothing when it left, or in another term."""
     name = asked.key[1]
-    announced = witness.terms.announced(asked.user, "/".join(asked.key), asked.sent)
+    where = asked.key[0] or asked.storage.partition(".")[0]
+    announced = witness.terms.announced(asked.user, f"{where}/{name}", asked.sent)
     if not announced:
         return f"{name} was to be deleted, and {asked.user} had not announced it"
     term = witness.terms.epoch(asked.user, asked.sent)
@@ -320,20 +332,28 @@ def _not_ours_to_ask(asked: Asked) -> str | None:
         return f"the finalizers of {name} were to be changed"
     if asked.storage in _OURS and asked.method != "DELETE":
         return None
+    allowed: dict[str, tuple[str, ...]] = {
+        PODS.label: ("DELETE",),
+        NODES.label: ("PATCH",),
+        ATTACHMENTS.label: ("DELETE",),
+    }
+    allowed |= dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE"))
     if asked.storage == _RECORDS and asked.key[0] == OUR_LEASE[0]:
         return None
-    allowed: dict[str, tuple[str, ...]] = {PODS.label: ("DELETE",), NODES.label: ("PATCH",)}
-    allowed |= dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE"))
     if asked.method in allowed.get(asked.storage, ()) or asked.subresource == "eviction":
         return None
     return f"{asked.method} of {asked.storage} {name} was asked for, which is not ours"
 
 
 def _foreign_parts(node: Json) -> tuple[object, ...]:
+    """All of a node but our taints, and the note that tells that one of them is ours."""
     meta, spec = node["metadata"], node["spec"]
-    taints = [each for each in spec.get("taints") or () if each["key"] != TAINT]
+    said = meta.get("annotations") or {}
+    ours = {TAINT, OUT_OF_SERVICE} if OUT_OF_SERVICE_OURS in said else {TAINT}
+    taints = [each for each in spec.get("taints") or () if each["key"] not in ours]
     rest = {field: value for field, value in spec.items() if field != "taints"}
-    return taints, rest, *(meta.get(field) for field in ("labels", "annotations", "finalizers"))
+    notes = {key: value for key, value in said.items() if key != OUT_OF_SERVICE_OURS}
+    return taints, rest, notes, meta.get("labels"), meta.get("finalizers")
 
 
 # I11
@@ -489,6 +509,7 @@ def _takes_something(happening: Happening) -> bool:
         _asks_to_delete_a_pod(happening)
         or _asks_for_our_taint(happening)
         or _asks_for_addresses(happening)
+        or asks_to_detach(happening)
     )
 
 
@@ -533,6 +554,7 @@ def _node_of(pod: Json) -> str:
 INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I1", "OneWriter", one_writer),
     Invariant("I2", "NoDeleteWithoutEvidence", no_delete_without_evidence),
+    Invariant("I3", "EvidenceScope", evidence_scope),
     Invariant("I13", "ProofAfterBarrier", proof_after_barrier),
     Invariant("I4", "Preconditions", preconditions),
     Invariant("I5", "Epoch", epoch),

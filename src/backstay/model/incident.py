@@ -37,6 +37,14 @@ class PhaseTime(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str
 
 
+class VolumeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A claim and the persistent volume behind it."""
+
+    claim: str
+    volume: str
+    shared: bool = False
+
+
 class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """``workload`` is ``Kind/namespace/name``; ``uids`` are those of the pods on the dead node.
 
@@ -50,6 +58,8 @@ class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     sentence: str
     next: str = ""
     uids: tuple[str, ...] = ()
+    volumes: tuple[VolumeRecord, ...] = ()
+    """What is to be freed for it on the dead node, once it is released."""
     ready: bool = False
     released_after: float | None = None
     running_after: float | None = None
@@ -74,6 +84,7 @@ class EvidenceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Step(StrEnum):
     BARRIER = "Barrier"
+    DETACH = "Detach"
     REMOVAL = "Removal"
 
 
@@ -84,7 +95,8 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     step: Step
     epoch: int
     pods: tuple[str, ...]
-    """``namespace/name/uid`` of each."""
+    """``namespace/name/uid`` of each; of what is no pod, its kind stands in place of the
+    namespace."""
     at: str
     outcome: str = ""
 

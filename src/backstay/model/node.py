@@ -44,7 +44,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_changed_at: float | None = None
     exempt: bool = False
     tainted: bool = False
-    """Our own taint is on it."""
+    """A taint of ours is on it."""
 
 
 class NodeLife(msgspec.Struct, frozen=True, kw_only=True):

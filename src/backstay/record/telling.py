@@ -29,10 +29,11 @@ from backstay.model.incident import (
     PhaseTime,
     Progress,
     StageTime,
+    VolumeRecord,
     WorkloadRecord,
 )
 from backstay.model.node import NodeLife
-from backstay.model.policy import Mode
+from backstay.model.policy import Detach, Mode
 from backstay.model.reasons import Reason, Why
 
 MOST_MOMENTS = 200
@@ -50,6 +51,7 @@ MOST_PODS = 500
 """In one batch, and so in one intent."""
 
 _BEHIND_US = frozenset({Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN})
+_SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _SECONDS = re.compile(r"\b\d+ s\b")
 
 
@@ -235,7 +237,19 @@ def _judged(before: WorkloadRecord | None, verdict: Verdict) -> WorkloadRecord:
     uids = tuple(pod.uid for pod in verdict.workload.pods)
     if before and before.progress in _BEHIND_US and set(uids) <= set(before.uids):
         return before
-    return _record(verdict.workload.key, _progress(verdict), verdict.why, uids)
+    record = _record(verdict.workload.key, _progress(verdict), verdict.why, uids)
+    return msgspec.structs.replace(record, volumes=_volumes(verdict))
+
+
+def _volumes(verdict: Verdict) -> tuple[VolumeRecord, ...]:
+    """Those that are to be freed after its release."""
+    if verdict.action is not Action.RELEASE or verdict.detach is Detach.LEAVE:
+        return ()
+    return tuple(
+        VolumeRecord(volume.claim, volume.pv, bool(_SHARED.intersection(volume.access_modes)))
+        for volume in verdict.workload.volumes
+        if volume.pv
+    )
 
 
 def _progress(verdict: Verdict) -> Progress:
@@ -255,6 +269,8 @@ def _record(key: str, progress: Progress, why: Why, uids: tuple[str, ...]) -> Wo
 def _moved(key: str, before: WorkloadRecord | None, advance: Advance) -> WorkloadRecord:
     """A step further. What was measured of the steps before stays."""
     record = _record(key, advance.progress, advance.why, before.uids if before else ())
+    if before is not None:
+        record = msgspec.structs.replace(record, volumes=before.volumes)
     if before is not None and advance.progress is not Progress.RELEASED:
         record = msgspec.structs.replace(
             record,

@@ -165,7 +165,8 @@ class NodeSource:
             lease_changed_at=None if lease is None else lease.changed_at,
             heartbeat_changed_at=None if heartbeat is None else heartbeat.changed_at,
             exempt=row.exempt,
-            tainted=any(taint.startswith(f"{TAINT}:") for taint in row.taints),
+            tainted=row.out_of_service
+            or any(taint.startswith(f"{TAINT}:") for taint in row.taints),
         )
 
     # How it comes to be known

@@ -125,6 +125,9 @@ class Truth:
         self._barred.difference_update((node, volume) for volume in admitted)
         self._add(Entry(self._now(), node, "", "", "", "", What.ADMITTED, why, admitted))
 
+    def is_barred(self, node: str, volume: str) -> bool:
+        return (node, volume) in self._barred
+
     def hold_back(self, node: str, uid: str, *, why: str) -> None:
         """Nothing in this pod writes for now, as in a migration's target until the guest is there
         and in its source from then on."""

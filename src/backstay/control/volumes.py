@@ -1,0 +1,61 @@
+"""Volumes of what was released: freed on the dead node, so that nobody waits for them.
+
+Which they are is in the incident, so that a successor finishes what a predecessor began. What has
+been seen to is remembered, and looked at no more: to look means to list all attachments.
+"""
+
+from collections.abc import Callable
+
+from backstay.control.guard import Guard
+from backstay.control.incident import OpenIncident
+from backstay.decide import detach
+from backstay.decide.failover import Decision, Snapshot
+from backstay.kube.lease import Term
+from backstay.model.policy import Times
+from backstay.model.reasons import Why
+from backstay.model.storage import Owed
+
+
+class Volumes:
+    """See the module."""
+
+    def __init__(self, guard: Guard, *, times: Times) -> None:
+        self._guard = guard
+        self._times = times
+        self._settled: dict[str, set[Owed]] = {}
+        self._said: dict[str, set[Why]] = {}
+
+    async def free(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        incident: OpenIncident,
+        *,
+        term: Term,
+        told: Callable[[Why], None],
+    ) -> str:
+        """What became of it, in words; empty if there was nothing to do."""
+        node = snapshot.facts.name
+        settled = self._settled.setdefault(node, set())
+        owed = [each for each in incident.owed() if each not in settled]
+        if not owed:
+            return ""
+        prospect = detach.consider(snapshot, decision, owed, times=self._times)
+        self._say_once(node, prospect.said, told)
+        if not prospect.due:
+            return ""
+        freed = await self._guard.detach(node, prospect.due, term=term, incident=incident)
+        settled |= freed.settled
+        self._say_once(node, freed.said, told)
+        return freed.outcome
+
+    def _say_once(self, node: str, said: tuple[Why, ...], told: Callable[[Why], None]) -> None:
+        known = self._said.setdefault(node, set())
+        for why in said:
+            if why not in known:
+                known.add(why)
+                told(why)
+
+    def forget(self, node: str) -> None:
+        self._settled.pop(node, None)
+        self._said.pop(node, None)

@@ -1,0 +1,88 @@
+"""Rules about volumes (I3, EvidenceScope): what may be taken from a node, and on whose word.
+
+Like all rules (``invariants.py``) these look at what whoever asks could have known, and at what is
+really there.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backstay.apis.storage import ATTACHMENTS, CLAIMS
+from backstay.kube.resource import NODES, PODS
+from backstay.lab.witness import Asked, Happening, Witness
+from backstay.model.labels import OUT_OF_SERVICE_OURS, PROTECT
+
+Json = Mapping[str, Any]
+
+_KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
+
+
+def evidence_scope(happening: Happening, witness: Witness) -> str | None:
+    if asks_to_detach(happening):
+        assert isinstance(happening, Asked)
+        return _detached_too_much(happening, witness)
+    if _asks_for_out_of_service(happening):
+        assert isinstance(happening, Asked)
+        return _put_out_too_soon(happening, witness)
+    return None
+
+
+def asks_to_detach(happening: Happening) -> bool:
+    return (
+        isinstance(happening, Asked)
+        and happening.storage == ATTACHMENTS.label
+        and happening.method == "DELETE"
+    )
+
+
+def _asks_for_out_of_service(happening: Happening) -> bool:
+    if not isinstance(happening, Asked) or happening.storage != NODES.label:
+        return False
+    said = (happening.body.get("metadata") or {}).get("annotations") or {}
+    return bool(said.get(OUT_OF_SERVICE_OURS))
+
+
+def _detached_too_much(asked: Asked, witness: Witness) -> str | None:
+    live = witness.stored(ATTACHMENTS.label, asked.key[1])
+    if live is None:
+        return None
+    node = str(live["spec"]["nodeName"])
+    volume = str((live["spec"].get("source") or {}).get("persistentVolumeName", ""))
+    for pod in _pods_on(node, witness):
+        if volume in _volumes_of(pod, witness):
+            name = pod["metadata"]["name"]
+            return f"{volume} was to be detached from {node}, where {name} uses it"
+    doubt = witness.doubt(asked, node)
+    if not doubt or witness.truth.is_barred(node, volume):
+        return None
+    return f"{volume} was to be detached from {node}, although {doubt}"
+
+
+def _put_out_too_soon(asked: Asked, witness: Witness) -> str | None:
+    node = asked.key[1]
+    for pod in _pods_on(node, witness):
+        meta = pod["metadata"]
+        owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
+        if owners & _KINDS or (meta.get("labels") or {}).get(PROTECT) == "false":
+            return f"{node} was to be put out of service, with {meta['name']} on it"
+    doubt = witness.doubt(asked, node)
+    return f"{node} was to be put out of service, although {doubt}" if doubt else None
+
+
+def _pods_on(node: str, witness: Witness) -> Iterator[Json]:
+    """Those that are not over."""
+    for stored in witness.store.all(PODS.label):
+        pod = stored.object
+        over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if pod["spec"].get("nodeName") == node and not over:
+            yield pod
+
+
+def _volumes_of(pod: Json, witness: Witness) -> set[str]:
+    claims = (
+        (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        for volume in pod["spec"].get("volumes") or ()
+    )
+    namespace = pod["metadata"]["namespace"]
+    found = (witness.stored(CLAIMS.label, name, namespace) for name in claims if name)
+    return {str(claim["spec"].get("volumeName", "")) for claim in found if claim is not None}

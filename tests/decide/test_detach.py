@@ -1,0 +1,171 @@
+"""Which volumes of a dead node are freed for others, and how."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from backstay.decide.detach import Holdings, Plan, consider, plan
+from backstay.decide.failover import Snapshot
+from backstay.model.evidence import Evidence, EvidenceKind
+from backstay.model.node import Life
+from backstay.model.policy import Detach, Job, Mode, Ownership
+from backstay.model.storage import Attachment, Owed
+from backstay.model.workload import Workload
+from tests.decide.cases import NOW, TIMES, VM, changed, decided
+
+DISK = Attachment(name="csi-1", uid="a1", version="9", node="n1", pv="pv-1")
+OWED = Owed(workload="VirtualMachine/shop/till", claim="disk", pv="pv-1")
+RELEASED: dict[str, Any] = {"workloads": (), "life": {"state": Life.PROVEN}}
+
+
+def planned(
+    snapshot: Snapshot, *owed: Owed, evidence: tuple[Evidence, ...] | None = None, **holdings: Any
+) -> Plan:
+    decision = decided(snapshot)
+    if evidence is not None:
+        decision = type(decision)(decision.node, decision.why, decision.verdicts, evidence)
+    has = Holdings(**{"attachments": (DISK,), **holdings})
+    return plan(snapshot, decision, owed or (OWED,), has, times=TIMES)
+
+
+def of(kind: EvidenceKind, **more: Any) -> tuple[Evidence, ...]:
+    about: dict[str, Any] = {"node": "n1", "node_uid": "u1", "boot_id": "b1", "source": "it"}
+    return (Evidence(kind=kind, detail="so", observed_at=NOW, **about, **more),)
+
+
+def codes(found: Plan) -> list[str]:
+    return [why.code for why in found.said]
+
+
+def test_a_volume_of_what_was_released_is_detached() -> None:
+    found = planned(changed(**RELEASED))
+    assert found.detach == (DISK,)
+    assert found.settled == {OWED}
+    assert codes(found) == ["VolumeDetached"]
+    assert not found.taint
+
+
+def test_a_volume_that_nobody_owes_stays_where_it_is() -> None:
+    other = Attachment(name="csi-2", uid="a2", version="9", node="n1", pv="pv-2")
+    assert planned(changed(**RELEASED), attachments=(DISK, other)).detach == (DISK,)
+
+
+def test_what_is_going_already_is_the_storage_drivers_to_finish() -> None:
+    going = Attachment(name="csi-1", uid="a1", version="9", node="n1", pv="pv-1", going=True)
+    found = planned(changed(**RELEASED), attachments=(going,))
+    assert (found.detach, found.said) == ((), ())
+    assert found.settled == {OWED}
+
+
+def test_a_volume_that_something_else_on_the_node_uses_stays_and_it_is_said() -> None:
+    found = planned(changed(**RELEASED), used=frozenset({"shop/disk"}))
+    assert found.detach == ()
+    assert "something else on the node uses it" in found.said[0].sentence
+
+
+def test_the_claim_of_another_namespace_is_another_claim() -> None:
+    assert planned(changed(**RELEASED), used=frozenset({"bank/disk"})).detach == (DISK,)
+
+
+def test_pods_that_cannot_be_read_may_use_anything() -> None:
+    found = planned(changed(**RELEASED), unreadable=2)
+    assert (found.detach, found.settled) == ((), frozenset())
+    assert codes(found) == ["VolumeStays"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [EvidenceKind.PRESUMED, EvidenceKind.FOREIGN_ASSERTION, EvidenceKind.GUEST_STOPPED],
+)
+def test_silence_foreign_words_and_a_stopped_guest_detach_nothing(kind: EvidenceKind) -> None:
+    found = planned(changed(**RELEASED), evidence=of(kind))
+    assert (found.detach, found.taint, found.settled) == ((), False, frozenset())
+    assert codes(found) == ["VolumeStays"]
+
+
+def test_a_fence_frees_the_volumes_that_it_speaks_of_and_no_others() -> None:
+    second = Attachment(name="csi-2", uid="a2", version="9", node="n1", pv="pv-2")
+    more = Owed(workload=OWED.workload, claim="more", pv="pv-2")
+    fenced = of(EvidenceKind.STORAGE_FENCED, volumes=("pv-1",))
+    found = planned(changed(**RELEASED), OWED, more, evidence=fenced, attachments=(DISK, second))
+    assert found.detach == (DISK,)
+    assert found.settled == {OWED}
+    assert any("more of VM shop/till stays" in why.sentence for why in found.said)
+
+
+def test_nobody_is_told_of_a_volume_that_nobody_waits_for() -> None:
+    shared = Owed(workload=OWED.workload, claim="disk", pv="pv-1", shared=True)
+    found = planned(changed(**RELEASED), shared)
+    assert (found.detach, found.said) == ((DISK,), ())
+    assert planned(changed(**RELEASED), shared, evidence=()).said == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        ({"policy": {"mode": Mode.OBSERVE}}, "not armed"),
+        ({"policy": {"mode": Mode.DISARMED}}, "not armed"),
+        ({"policy": {"owners": {Job.DETACH: Ownership.FOREIGN}}}, "not ours to detach"),
+        ({"facts": {"exempt": True}}, "exempt"),
+        ({"view_age": 60.0}, "nothing to act on"),
+        ({"facts": {"lease_changed_at": NOW - 1}}, "shows life"),
+    ],
+)
+def test_nothing_is_detached_while_we_are_not_to_act(change: dict[str, Any], because: str) -> None:
+    snapshot = changed(**(RELEASED | change))
+    found = consider(snapshot, decided(snapshot), [OWED], times=TIMES)
+    assert found.due == ()
+    assert because in found.said[0].sentence
+
+
+def test_a_node_that_is_back_keeps_its_volumes() -> None:
+    snapshot = changed(**(RELEASED | {"life": {"state": Life.RETURNING}}))
+    assert planned(snapshot).detach == ()
+
+
+# The out-of-service taint
+
+WITH_TAINT: dict[str, Any] = RELEASED | {"policy": {"detach": Detach.OUT_OF_SERVICE}}
+
+
+def test_where_the_configuration_prefers_it_the_node_is_put_out_of_service() -> None:
+    found = planned(changed(**WITH_TAINT))
+    assert (found.taint, found.detach) == (True, ())
+    assert codes(found) == ["OutOfService"]
+    assert found.settled == {OWED}
+
+
+def left_there(**more: Any) -> Workload:
+    return msgspec.structs.replace(VM, name="other", **more)
+
+
+@pytest.mark.parametrize(
+    ("left", "because"),
+    [
+        (left_there(pinned_by="it has a device of n1"), "VM shop/other is held there"),
+        (left_there(label=False), "VM shop/other there is not ours to touch"),
+    ],
+)
+def test_while_something_has_to_stay_volumes_are_detached_one_by_one(
+    left: Workload, because: str
+) -> None:
+    found = planned(changed(**(WITH_TAINT | {"workloads": (left,)})))
+    assert (found.taint, found.detach) == (False, (DISK,))
+    assert codes(found) == ["OutOfServiceHeld", "VolumeDetached"]
+    assert because in found.said[0].sentence
+
+
+def test_a_fence_of_some_volumes_does_not_put_the_node_out_of_service() -> None:
+    fenced = of(EvidenceKind.STORAGE_FENCED, volumes=("pv-1",))
+    found = planned(changed(**WITH_TAINT), evidence=fenced)
+    assert (found.taint, found.detach) == (False, (DISK,))
+
+
+def test_pods_that_cannot_be_read_keep_the_node_in_service() -> None:
+    assert not planned(changed(**WITH_TAINT), unreadable=1).taint
+
+
+def test_the_taint_waits_for_what_is_released_next() -> None:
+    found = planned(changed(**(WITH_TAINT | {"workloads": (VM,)})))
+    assert (found.taint, found.detach, found.settled) == (False, (), frozenset())
