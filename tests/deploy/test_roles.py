@@ -40,10 +40,31 @@ MACHINES = (
     | deeds("subresources.kubevirt.io", "virtualmachines", "update", subresource="start")
     | deeds("subresources.kubevirt.io", "virtualmachines", "update", subresource="restart")
 )
-OWN_LEASE = {"namespace": "backstay-system", "name": "backstay-controller"}
+OWN_NAMESPACE = {"namespace": "backstay-system"}
+OWN_LEASE = {**OWN_NAMESPACE, "name": "backstay-controller"}
+
+OTHERS = {
+    "apps": "deployments daemonsets",
+    "remediation.medik8s.io": "nodehealthchecks",
+    "self-node-remediation.medik8s.io": "selfnoderemediations",
+    "fence-agents-remediation.medik8s.io": "fenceagentsremediations",
+    "machine.openshift.io": "machinehealthchecks",
+    "nodemaintenance.medik8s.io": "nodemaintenances",
+    "ceph.rook.io": "cephclusters",
+    "harvesterhci.io": "settings",
+    "longhorn.io": "settings",
+}
+"""Where traces of whoever else acts on dead nodes are looked for."""
+
+
+def of_others(verbs: str) -> set[Deed]:
+    found = (deeds(group, resources, verbs) for group, resources in OTHERS.items())
+    return set[Deed]().union(*found)
+
 
 VIEWING = (
-    deeds("", "nodes pods", WATCH)
+    of_others("list")
+    | deeds("", "nodes pods", WATCH)
     | STORAGE
     | ATTACHMENTS
     | OWNERS
@@ -52,7 +73,7 @@ VIEWING = (
     | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
     | deeds("coordination.k8s.io", "leases", READ, namespace="backstay-system")
     | deeds("coordination.k8s.io", "leases", READ, **OWN_LEASE)
-    | deeds(OURS, "backstayconfigs deathconfirmations incidents", WATCH)
+    | deeds(OURS, "backstayconfigs availabilitypolicies deathconfirmations incidents", WATCH)
 )
 MAY: Mapping[str, set[Deed]] = {
     "controller": (
@@ -65,10 +86,10 @@ MAY: Mapping[str, set[Deed]] = {
         | MACHINES
         | deeds("", "events", "create patch")
         | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
-        | deeds("coordination.k8s.io", "leases", "create", namespace="backstay-system")
+        | deeds("coordination.k8s.io", "leases", "list watch create patch", **OWN_NAMESPACE)
         | deeds("coordination.k8s.io", "leases", f"{WATCH} create update patch", **OWN_LEASE)
         | deeds("discovery.k8s.io", "endpointslices", WATCH, namespace="default")
-        | deeds(OURS, "backstayconfigs deathconfirmations", WATCH)
+        | deeds(OURS, "backstayconfigs availabilitypolicies deathconfirmations", WATCH)
         | deeds(OURS, "incidents", f"{WATCH} create patch delete")
         | deeds("", "configmaps", f"{READ} create patch delete", namespace="backstay-system")
         | deeds(OURS, "incidents", "get patch", subresource="status")
@@ -96,6 +117,7 @@ EVERYTHING = (
     | deeds("", "serviceaccounts", "create", subresource="token")
     | deeds("", "users serviceaccounts groups", "impersonate")
     | deeds("apps", "deployments statefulsets", VERBS)
+    | of_others(VERBS)
     | deeds("storage.k8s.io", "volumeattachments", VERBS)
     | deeds("kubevirt.io", "virtualmachines virtualmachineinstances kubevirts", VERBS)
     | deeds("kubevirt.io", "virtualmachineinstancereplicasets", VERBS)
@@ -118,7 +140,7 @@ EVERYTHING = (
     | deeds("authorization.k8s.io", "subjectaccessreviews", "create")
     | deeds("authorization.k8s.io", "localsubjectaccessreviews", "create", namespace="default")
     | deeds("apiextensions.k8s.io", "customresourcedefinitions", VERBS)
-    | deeds(OURS, "backstayconfigs deathconfirmations incidents", VERBS)
+    | deeds(OURS, "backstayconfigs availabilitypolicies deathconfirmations incidents", VERBS)
     | deeds(OURS, "incidents", "get update patch", subresource="status")
 )
 

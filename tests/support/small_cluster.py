@@ -295,7 +295,7 @@ async def small_cluster(home: Path, *, with_kinds: bool = True) -> AsyncIterator
     cluster = SmallCluster(server, listener.url, home, tokens, before)
     for name in ("default", "kube-system", "kube-node-lease"):
         await cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for document in (manifests() if with_kinds else []) + bindings():
+    for document in [*manifests(), *bindings()] if with_kinds else []:
         await cluster.put(document)
     try:
         async with Tasks("controllers") as tasks:

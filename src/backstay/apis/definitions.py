@@ -61,7 +61,8 @@ _LEAST_PATIENCE = 150
 
 def _config_schema() -> Schema:
     for_a_time = _object({"until": _TIME, "reason": _TEXT, "by": _TEXT}, "until", "reason")
-    owner = _choice(*Ownership, default=Ownership.OURS)
+    # Without a default: arming tells what was decided from what was never asked.
+    owner = _choice(*Ownership)
     proof = {
         "weakest": _choice(*_STRENGTHS, default=Strength.PRESUMED),
         "presumeBlock": _NO,
@@ -140,8 +141,8 @@ def _which_boot(*required: str, **more: Schema) -> Schema:
 def _incident_status() -> Schema:
     workload = {
         "workload": _TEXT, "progress": _TEXT, "code": _TEXT, "sentence": _TEXT, "next": _TEXT,
-        "uids": _list(_ID), "ready": {"type": "boolean"}, "releasedAfter": _SECONDS,
         "volumes": _list(_object({"claim": _NAME, "volume": _NAME, "shared": _YES_OR_NO})),
+        "uids": _list(_ID), "ready": {"type": "boolean"}, "releasedAfter": _SECONDS,
         "runningAfter": _SECONDS, "readyAfter": _SECONDS,
         "phases": _list(_object({"phase": _TEXT, "at": _TEXT})),
     }  # fmt: skip

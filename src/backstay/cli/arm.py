@@ -4,7 +4,7 @@ Before it asks, it shows what that means: how each node would fare, what would b
 and who else acts on dead nodes here. The rules are those of the controller itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 import msgspec
@@ -17,28 +17,15 @@ from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.words import paragraph
 from backstay.decide.failover import CHAIN, decide
 from backstay.decide.readiness import Ending, NodeOutlook, readiness
-from backstay.kube import errors
-from backstay.kube.client import KubeClient
-from backstay.kube.discovery import discover
 from backstay.model.labels import ARMED
-from backstay.model.policy import Mode, Policy, Times
+from backstay.model.policy import Job, Mode, Ownership, Policy, Times
 from backstay.model.reasons import Reason
 from backstay.settings import Settings
-from backstay.sources.operator import policy_of
+from backstay.sources.foreign import Survey, survey
 from backstay.sources.picture import take, workloads_everywhere
 
 _DEFAULTS = Settings(identity="backstay arm")
 _TIMES = Times()
-
-# Whose kinds tell that they are installed, and what they do to dead nodes.
-_OTHERS = {
-    "nodehealthchecks.remediation.medik8s.io": "Node Health Check (remediates unhealthy nodes)",
-    "selfnoderemediations.self-node-remediation.medik8s.io": "Self Node Remediation (reboots them)",
-    "fenceagentsremediations.fence-agents-remediation.medik8s.io":
-        "Fence Agents Remediation (reboots them)",
-    "machinehealthchecks.machine.openshift.io": "MachineHealthCheck (replaces machines)",
-    "linstorclusters.piraeus.io": "Piraeus, whose HA controller deletes pods of lost volumes",
-}  # fmt: skip
 
 
 class Armed(msgspec.Struct, frozen=True):
@@ -51,52 +38,63 @@ class Preview(msgspec.Struct, frozen=True):
 
     config: ConfigRow | None
     policy: Policy
+    owners: dict[Job, Ownership]
     nodes: tuple[NodeOutlook, ...]
     at_once: tuple[str, ...]
-    others: tuple[str, ...]
+    others: Survey
     problems: tuple[str, ...]
 
 
 @click.command(name="arm")
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+@click.option(
+    "--own", "owned", multiple=True, type=click.Choice([job.value for job in Job]), metavar="JOB",
+    help="Do this job although somebody else was found to do it; may be given several times.",
+)  # fmt: skip
 @target_options
 @output_option
-def command(yes: bool, kubeconfig: str | None, context: str | None, output: str) -> None:
-    """Let Backstay act; shows what that changes, and asks."""
+def command(
+    yes: bool, owned: Sequence[str], kubeconfig: str | None, context: str | None, output: str
+) -> None:
+    """Let Backstay act; shows what that changes, and asks.
+
+    A job that another program was found to do (failover, detach, addresses, fencing,
+    maintenance) is left to that program, unless it is claimed with --own.
+    """
     target = Target(kubeconfig, context)
-    preview = in_session(target, _preview)
+    preview = in_session(target, lambda session: _preview(session, map(Job, owned)))
     if preview.policy.mode is Mode.ARMED and not preview.policy.rolled_back:
         done = Armed(Mode.ARMED, "Backstay is armed already.")
     else:
         say(_described(preview))
         say()
         agreed("Arm Backstay?", yes=yes, command="backstay arm --yes")
-        in_session(target, lambda session: _arm(session, preview.config))
+        in_session(target, lambda session: _arm(session, preview))
         done = Armed(Mode.ARMED, "Backstay is armed: it acts as soon as a death is proven.")
     show(done, output=output, table=lambda: done.detail)
     say("NEXT: backstay status")
 
 
-async def _arm(session: Session, known: ConfigRow | None) -> None:
+async def _arm(session: Session, preview: Preview) -> None:
     """The stamp tells this arming from any other, also from one in a backup of the API."""
     stamp = f"{session.seams.wall.now().isoformat()} by {await own_name(session.client)}"
+    owners = {job.value: owner.value for job, owner in preview.owners.items()}
     await write_config(
         session.client,
-        known,
-        {"mode": Mode.ARMED, "disarmed": None},
+        preview.config,
+        {"mode": Mode.ARMED, "disarmed": None, "owners": owners or None},
         annotations={ARMED: stamp},
     )
 
 
-async def _preview(session: Session) -> Preview:
+async def _preview(session: Session, owned: Iterable[Job]) -> Preview:
     client, wall = session.client, session.seams.wall
-    config = await read_config(client)
+    config, others = await read_config(client), await survey(client)
+    owners = _owners(config, others, owned)
     picture = await take(
         client, wall, namespace=_DEFAULTS.namespace, lease=_DEFAULTS.lease, times=_TIMES
     )
-    policy = msgspec.structs.replace(
-        policy_of(config, wall.now()), rolled_back=picture.policy.rolled_back
-    )
+    policy = msgspec.structs.replace(picture.policy, owners=owners)
     found = await workloads_everywhere(client)
     as_armed = msgspec.structs.replace(policy, mode=Mode.ARMED, rolled_back="")
     nodes, at_once = [], []
@@ -106,17 +104,15 @@ async def _preview(session: Session) -> Preview:
         armed = msgspec.structs.replace(seen, policy=as_armed)
         decision = decide(armed, picture.now, times=_TIMES, chain=CHAIN)
         at_once += [f"{verdict.workload} on {node.name}" for verdict in decision.releases]
-    problems = (*picture.problems, *found.problems)
-    others = await _others(client)
-    return Preview(config, policy, tuple(nodes), tuple(at_once), others, problems)
+    problems = (*picture.problems, *found.problems, *others.problems)
+    return Preview(config, policy, owners, tuple(nodes), tuple(at_once), others, problems)
 
 
-async def _others(client: KubeClient) -> tuple[str, ...]:
-    try:
-        catalogue = await discover(client)
-    except errors.KubeError as error:
-        return (f"whoever it is: it could not be looked up ({error})",)
-    return tuple(words for label, words in _OTHERS.items() if catalogue.find(label))
+def _owners(config: ConfigRow | None, others: Survey, owned: Iterable[Job]) -> dict[Job, Ownership]:
+    """What was decided before stays; a job that somebody else does is left to him."""
+    found = dict.fromkeys(others.claimed(), Ownership.FOREIGN)
+    decided = {} if config is None else config.spec.owners
+    return found | decided | dict.fromkeys(owned, Ownership.OURS)
 
 
 def _described(preview: Preview) -> str:
@@ -125,12 +121,30 @@ def _described(preview: Preview) -> str:
         parts.append(
             _listed("At once these would be taken from their dead nodes:", preview.at_once)
         )
-    if preview.others:
-        intro = "Others that act on dead nodes are installed; let one of you do it:"
-        parts.append(_listed(intro, preview.others))
+    if preview.others.actors:
+        intro = "Others that act on nodes are installed:"
+        parts.append(_listed(intro, [str(actor) for actor in preview.others.actors]))
+    if preview.owners:
+        parts.append(_listed("Who does what from now on:", shares(preview.owners, preview.others)))
     if preview.problems:
         parts.append(_listed("This preview is not complete:", preview.problems))
     return "\n\n".join(parts)
+
+
+def shares(owners: Mapping[Job, Ownership], others: Survey) -> list[str]:
+    """Who does which job, for people."""
+    return [f"{job}: {_share(job, owner, others)}" for job, owner in owners.items()]
+
+
+def _share(job: Job, owner: Ownership, others: Survey) -> str:
+    doing = " and ".join(actor.name for actor in others.claimed().get(job, ()))
+    match owner:
+        case Ownership.FOREIGN:
+            return f"left to {doing or 'another program'}; to claim it: backstay arm --own {job}"
+        case Ownership.OFF:
+            return "nobody: the configuration has it switched off"
+        case Ownership.OURS:
+            return f"Backstay, although {doing} does it too" if doing else "Backstay"
 
 
 def _now(policy: Policy) -> str:

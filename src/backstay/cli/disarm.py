@@ -4,7 +4,6 @@ It always has an end, a reason and a name: nobody finds out a year later that fa
 It makes nothing unsafe, so it asks nothing.
 """
 
-import re
 from datetime import timedelta
 
 import click
@@ -12,11 +11,11 @@ import msgspec
 
 from backstay.cli.configuration import read_config, write_config
 from backstay.cli.consent import own_name, say
+from backstay.cli.durations import Duration
 from backstay.cli.output import output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.model.policy import Mode
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _LONGEST = timedelta(days=30)
 
 
@@ -28,24 +27,9 @@ class Disarmed(msgspec.Struct, frozen=True):
     """What holds again afterwards."""
 
 
-class _Duration(click.ParamType[timedelta]):
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        match = re.fullmatch(r"([0-9]{1,5})([mhd])", str(value))
-        if match is None:
-            self.fail(f"{value!r} is not a duration such as 30m, 2h or 1d.", param, ctx)
-        length = timedelta(**{_UNITS[match[2]]: int(match[1])})
-        if not timedelta() < length <= _LONGEST:
-            self.fail(f"{value!r} is not between 1m and {_LONGEST.days}d.", param, ctx)
-        return length
-
-
 @click.command(name="disarm")
 @click.option(
-    "--for", "length", metavar="TIME", type=_Duration(), required=True,
+    "--for", "length", metavar="TIME", type=Duration(_LONGEST), required=True,
     help="For how long: 30m, 2h, 1d; 30d at most.",
 )  # fmt: skip
 @click.option("--reason", metavar="TEXT", required=True, help="Why; it is shown to everybody.")

@@ -19,6 +19,7 @@ from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.discovery import server_version
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
+from backstay.sources.foreign import survey
 
 _TIMEOUT = 5.0
 
@@ -94,6 +95,7 @@ async def _checks(client: KubeClient) -> AsyncIterator[Check]:
         return
     yield await _permissions(client)
     yield await _nodes(client)
+    yield await _others(client)
 
 
 async def _configuration(client: KubeClient) -> Check:
@@ -189,6 +191,19 @@ async def _nodes(client: KubeClient) -> Check:
     named = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
     detail = f"{counted}; not Ready: {named}"
     return Check("nodes", Result.WARNING, detail, f"kubectl describe node {lost[0]}")
+
+
+async def _others(client: KubeClient) -> Check:
+    """Whoever else acts on nodes: two who do the same get into each other's way."""
+    found = await survey(client)
+    if found.problems:
+        return Check("others", Result.WARNING, f"cannot be told: {found.problems[0].rstrip('.')}")
+    if not found.actors:
+        return Check("others", Result.OK, "nobody else is known to act on dead nodes")
+    detail = "; ".join(map(str, found.actors))
+    if not found.claimed():
+        return Check("others", Result.OK, detail)
+    return Check("others", Result.WARNING, detail, "backstay config show (who does which job)")
 
 
 def _body(resource: Resource) -> dict[str, object]:

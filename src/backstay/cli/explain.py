@@ -10,33 +10,23 @@ from collections.abc import Iterable, Sequence
 import click
 import msgspec
 
-from backstay.apis.kubevirt import (
-    INSTANCES,
-    VIRTUAL_MACHINE_PROJECTION,
-    VIRTUAL_MACHINES,
-    Instance,
-    instance_row,
-)
-from backstay.apis.pods import HELD_POD_PROJECTION, PodWire, held_pod
 from backstay.cli.main import EXIT_HELD
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.status import controller_sentence, mode_sentence, who_acts
 from backstay.cli.subject import Kind, Subject, parse, unknown
+from backstay.cli.where import is_meant, node_of
 from backstay.cli.words import ago, bullet, fields, join, next_steps, paragraph, volume
 from backstay.decide import life as lives
 from backstay.decide.failover import CHAIN, Action, Decision, decide, examine
 from backstay.decide.proof import void
 from backstay.decide.readiness import readiness
-from backstay.kube import errors
-from backstay.kube.resource import PODS
 from backstay.model.incident import Moment
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.model.reasons import Why
-from backstay.model.workload import Workload, WorkloadKind
+from backstay.model.workload import Workload
 from backstay.settings import Settings
-from backstay.sources.lookups import list_all
 from backstay.sources.picture import Inventory, Picture, Sight, take, workloads_on
 
 _DEFAULTS = Settings(identity="backstay explain")
@@ -104,7 +94,7 @@ def command(subject: str, kubeconfig: str | None, context: str | None, output: s
 
 
 async def _tell(session: Session, about: Subject) -> Story:
-    where = await _where(session, about)
+    where = await node_of(session, about)
     if where is None:
         sentence = f"{about} runs on no node, so there is nothing to fail over."
         return Story(about=str(about), sentence=sentence)
@@ -122,50 +112,6 @@ async def _tell(session: Session, about: Subject) -> Story:
     return _story(picture, node, about, found)
 
 
-# Where it runs
-
-
-async def _where(session: Session, about: Subject) -> str | None:
-    """The node; None for a guest that is not running. Raises for what there is not."""
-    match about.kind:
-        case Kind.NODE:
-            return about.name
-        case Kind.POD:
-            return await _node_of_pod(session, about)
-        case Kind.VM:
-            return await _node_of_machine(session, about)
-
-
-async def _node_of_pod(session: Session, about: Subject) -> str | None:
-    try:
-        reply = await session.client.get(PODS, about.name, namespace=about.namespace)
-    except errors.NotFound:
-        page = await list_all(session.client, PODS, HELD_POD_PROJECTION, namespace=about.namespace)
-        raise unknown(about, (row.key for row in page.rows)) from None
-    return held_pod(reply.into(PodWire)).node or None
-
-
-async def _node_of_machine(session: Session, about: Subject) -> str | None:
-    """Guests and machines share their names; a guest may also be there without a machine."""
-    client, namespace = session.client, about.namespace
-    try:
-        reply = await client.get(INSTANCES, about.name, namespace=namespace)
-        return instance_row(reply.into(Instance)).node or None
-    except errors.NotFound:
-        known = await _machines(session)
-    if f"{namespace}/{about.name}" not in known:
-        raise unknown(about, known)
-    return None
-
-
-async def _machines(session: Session) -> list[str]:
-    try:
-        page = await list_all(session.client, VIRTUAL_MACHINES, VIRTUAL_MACHINE_PROJECTION)
-    except errors.NotFound:
-        raise click.ClickException("KubeVirt is not installed here: there are no VMs.") from None
-    return [row.key for row in page.rows]
-
-
 # What is to be told
 
 
@@ -173,7 +119,7 @@ def _story(picture: Picture, node: Sight, about: Subject, found: Inventory) -> S
     workloads = found.on(node.name)
     snapshot = picture.snapshot(node, workloads)
     decision = decide(snapshot, picture.now, times=_TIMES, chain=CHAIN)
-    ours = [w for w in workloads if about.kind is Kind.NODE or _is(about, w)]
+    ours = [w for w in workloads if about.kind is Kind.NODE or is_meant(about, w)]
     if not ours and about.kind is not Kind.NODE:
         return Story(about=str(about), sentence=_not_a_workload(about, node))
     alone = len(ours) == 1 and about.kind is not Kind.NODE
@@ -201,15 +147,6 @@ def _steps(picture: Picture, decision: Decision, steps: Sequence[str]) -> list[s
         return [decision.why.next, *steps]
     held = {verdict.why.next for verdict in decision.held}
     return [decision.why.next, who_acts(picture), *(step for step in steps if step in held)]
-
-
-def _is(about: Subject, workload: Workload) -> bool:
-    if about.namespace != workload.namespace:
-        return False
-    if about.kind is Kind.POD:
-        return any(pod.name == about.name for pod in workload.pods)
-    guests = (WorkloadKind.VIRTUAL_MACHINE, WorkloadKind.INSTANCE)
-    return workload.kind in guests and workload.name == about.name
 
 
 def _not_a_workload(about: Subject, node: Sight) -> str:

@@ -19,6 +19,7 @@ EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
     "arm": "Let Backstay act; shows what that changes, and asks.",
+    "config": "Show what is configured, and what applies to a workload and why.",
     "confirm-dead": "Vouch that a node is off, so that its workloads can start elsewhere.",
     "crds": "Print the CustomResourceDefinitions, for kubectl apply -f -.",
     "demo": "See in a minute what Backstay does, on a cluster in memory.",
@@ -30,6 +31,7 @@ _COMMANDS = {
     "readiness": "Show what would happen if a node died now.",
     "replay": "Decide again what the flight recorder kept, and show what differs.",
     "sim": "Play disasters on a cluster in memory, under virtual time.",
+    "storm": "What to do when many nodes are silent at once.",
     "status": "Show what is down, why it is held, and what to do next.",
     "run": "Run the controller.",
     "uninstall": "Remove every trace of Backstay from the cluster.",

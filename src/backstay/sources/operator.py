@@ -74,7 +74,9 @@ class OperatorSource:
     def policy(self) -> Policy:
         if self._rules is None:
             self._rules = rules_of(self.asked)
-        wishes = Wishes(self._rules, _never_read(self.asked.quarantine.values(), self.asked))
+        wishes = Wishes(
+            self._rules, never_read(self._without_a_good_one(self.asked.quarantine.values()))
+        )
         return self._in_time(policy_of(self.configs.get(CONFIG_NAME), self._wall.now(), wishes))
 
     def confirmations(self, node: str) -> tuple[Confirmation, ...]:
@@ -110,7 +112,7 @@ class OperatorSource:
         page = AVAILABILITY_PROJECTION.page(reply.body, call=reply.call)
         last_good = [self.asked.get(bad.key) for bad in page.unreadable]
         rows = [*page.rows, *(row for row in last_good if row is not None)]
-        return Wishes(rules_of(rows), _never_read(page.unreadable, self.asked))
+        return Wishes(rules_of(rows), never_read(self._without_a_good_one(page.unreadable)))
 
     async def _read_confirmation(self, known: ConfirmationRow) -> ConfirmationRow | None:
         """The same one, if it is still there; another of its name is for the watch to tell."""
@@ -134,6 +136,9 @@ class OperatorSource:
             last_renewal=row.last_renewal,
             last_heartbeat=row.last_heartbeat,
         )
+
+    def _without_a_good_one(self, bad: Iterable[Unreadable]) -> list[Unreadable]:
+        return [each for each in bad if self.asked.get(each.key) is None]
 
     def _wish_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
         self._rules = None
@@ -210,12 +215,11 @@ def _lifted(release: StormRelease | None, now: datetime) -> str:
     return release.reason or "no reason given"
 
 
-def _never_read(bad: Iterable[Unreadable], known: Cache[AvailabilityRow]) -> dict[str, str]:
+def never_read(bad: Iterable[Unreadable]) -> dict[str, str]:
     """By namespace: a policy that cannot be read, and of which no readable version is known."""
     return {
         each.key.partition("/")[0]: f"AvailabilityPolicy {each.key} cannot be read ({each.why})"
         for each in bad
-        if known.get(each.key) is None
     }
 
 

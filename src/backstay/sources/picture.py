@@ -18,12 +18,15 @@ from typing import TypeVar
 import msgspec
 
 from backstay.apis.backstay import (
+    AVAILABILITY_POLICIES,
+    AVAILABILITY_PROJECTION,
     CONFIG_NAME,
     CONFIGS,
     CONFIRMATIONS,
     INCIDENT_PROJECTION,
     INCIDENTS,
     Config,
+    ConfigRow,
     ConfirmationSpec,
     IncidentRow,
     config_row,
@@ -46,7 +49,7 @@ from backstay.model.reasons import Why
 from backstay.model.workload import Workload
 from backstay.seam.clock import WallClock
 from backstay.sources.lookups import Details, describe_all, list_all
-from backstay.sources.operator import policy_of
+from backstay.sources.operator import NO_WISHES, Wishes, never_read, policy_of, rules_of
 from backstay.sources.past import rolled_back
 from backstay.sources.workloads import NodePods, assemble, describe, read_pods
 
@@ -123,7 +126,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         return Snapshot(
             facts=node.facts,
             life=node.life,
-            policy=self.policy,
+            policy=self.policy.within({workload.namespace for workload in workloads}),
             workloads=tuple(workloads),
             confirmations=node.confirmations,
             view_age=0.0 if self.trustworthy else float("inf"),
@@ -137,7 +140,7 @@ async def take(
     if not even the nodes can be read."""
     rows = (await list_all(client, NODES, NODE_PROJECTION, timeout=_TIMEOUT)).rows
     look = _Look(client, wall)
-    config, confirmations, incidents = await look.ours()
+    config, wishes, confirmations, incidents = await look.ours()
     leases = await look.leases()
     leader = await look.leader(namespace, lease)
     kubevirt = await look.has_kubevirt()
@@ -149,7 +152,8 @@ async def take(
             for row in sorted(rows, key=lambda row: row.key)
         ),
         policy=msgspec.structs.replace(
-            config or Policy(), rolled_back="" if leader is None else leader.rolled_back
+            policy_of(config, at, wishes),
+            rolled_back="" if leader is None else leader.rolled_back,
         ),
         configured=config is not None,
         installed=look.installed,
@@ -300,16 +304,18 @@ class _Look:
 
     async def ours(
         self,
-    ) -> tuple[Policy | None, Sequence[Confirmation], Sequence[IncidentRow]]:
-        """Policy, confirmations and incidents; nothing of it where our kinds are not installed."""
+    ) -> tuple[ConfigRow | None, Wishes, Sequence[Confirmation], Sequence[IncidentRow]]:
+        """Configuration, what owners ask for, confirmations and incidents; nothing of it where
+        our kinds are not installed."""
         config = await self._try(self._config(), None)
         try:
+            wishes = await self._try(self._wishes(), NO_WISHES)
             words = await self._try(self._words(), ())
             incidents = await self._try(self._incidents(), ())
         except errors.NotFound:
             self.installed = False
-            return None, (), ()
-        return config, words, incidents
+            return None, NO_WISHES, (), ()
+        return config, wishes, words, incidents
 
     async def leases(self) -> Mapping[str, _LeaseRow]:
         listing = list_all(
@@ -345,12 +351,18 @@ class _Look:
             return None
         return True
 
-    async def _config(self) -> Policy | None:
+    async def _config(self) -> ConfigRow | None:
         try:
             reply = await self._client.get(CONFIGS, CONFIG_NAME, timeout=_TIMEOUT)
         except errors.NotFound:
             return None
-        return policy_of(config_row(reply.into(Config)), self._wall.now())
+        return config_row(reply.into(Config))
+
+    async def _wishes(self) -> Wishes:
+        page = await list_all(
+            self._client, AVAILABILITY_POLICIES, AVAILABILITY_PROJECTION, timeout=_TIMEOUT
+        )
+        return Wishes(rules_of(page.rows), never_read(page.unreadable))
 
     async def _words(self) -> Sequence[Confirmation]:
         page = await list_all(self._client, CONFIRMATIONS, _WORD_PROJECTION, timeout=_TIMEOUT)
