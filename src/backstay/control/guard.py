@@ -220,7 +220,7 @@ class Guard:
     async def _free_addresses(self, proof: Proof, term: Term) -> tuple[Why, ...]:
         """Before the pods go, so that no new one has to wait for what its predecessor holds.
         Whatever comes of it, the pods go on: it is told, and no more than that."""
-        free, others = _claims(proof)
+        free, others = self._claims(proof)
         kept = [
             AddressOutcome(claim=claim, address=each, fate=Fate.LEFT, because=_MAY_BE_USED)
             for claim in others
@@ -229,6 +229,16 @@ class Guard:
         done = await self._take_back(free, term) if free else ()
         notes = (note for workload in proof.targets for note in workload.notes)
         return (*notes, *addresses_told((*done, *kept)))
+
+    def _claims(self, proof: Proof) -> tuple[list[AddressClaim], list[AddressClaim]]:
+        """The addresses that the next pods will ask for: those that may be taken back, and those
+        that may not. A storage that refuses the node does not silence it, and a guest that has
+        stopped has not given its address back: only the death of the whole node frees them."""
+        free, others = list[AddressClaim](), list[AddressClaim]()
+        for workload, evidence in proof.grounds:
+            where = free if evidence.kind.scope is Scope.NODE else others
+            where += [claim for claim in workload.addresses if claim.will_be_asked_for]
+        return free, others
 
     async def _take_back(
         self, claims: Sequence[AddressClaim], term: Term
@@ -316,17 +326,6 @@ class Guard:
         if failures:
             raise failures[0]
         return done
-
-
-def _claims(proof: Proof) -> tuple[list[AddressClaim], list[AddressClaim]]:
-    """The addresses that the next pods will ask for: those that may be taken back, and those that
-    may not. A storage that refuses the node does not silence it, and a guest that has stopped has
-    not given its address back: only the death of the whole node frees what it holds."""
-    free, others = list[AddressClaim](), list[AddressClaim]()
-    for workload, evidence in proof.grounds:
-        where = free if evidence.kind.scope is Scope.NODE else others
-        where += [claim for claim in workload.addresses if claim.will_be_asked_for]
-    return free, others
 
 
 def _targets(decision: Decision) -> tuple[Workload, ...]:

@@ -8,10 +8,12 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Any, ClassVar
 
 import msgspec
 
+from backstay.apis.calico import V1, Block
 from backstay.apis.kubevirt import INSTANCES
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard, Outcome, Proof
@@ -32,7 +34,8 @@ from backstay.kube.client import KubeClient
 from backstay.kube.lease import Leadership, Term
 from backstay.kube.queue import Done, Result
 from backstay.kube.resource import NODES, PODS
-from backstay.model.evidence import Confirmation, Testimony
+from backstay.model.addresses import AddressClaim, AddressOutcome
+from backstay.model.evidence import Confirmation, Fence, Testimony
 from backstay.model.incident import IncidentStatus
 from backstay.model.labels import TAINT
 from backstay.model.node import NodeFacts
@@ -259,6 +262,65 @@ class WithInstances(Guard):
                     INSTANCES, workload.name, namespace=workload.namespace, not_after=term.require()
                 )
         return outcome
+
+
+# Addresses
+
+
+class WithoutHandles(Guard):
+    """Takes addresses back from whoever has them."""
+
+    async def _take_back(
+        self, claims: Sequence[AddressClaim], term: Term
+    ) -> tuple[AddressOutcome, ...]:
+        items = (await self._client.list(V1.blocks)).json()["items"]
+        blocks = [Block(each) for each in items]
+        return await super()._take_back([_as_if_of(claim, blocks) for claim in claims], term)
+
+
+def _as_if_of(claim: AddressClaim, blocks: Sequence[Block]) -> AddressClaim:
+    """The claim as it would be if it were that of whoever has the address."""
+    address = ip_address(claim.addresses[0])
+    for block in blocks:
+        ordinal = block.ordinal(address)
+        attribute = None if ordinal is None else block.attribute(ordinal)
+        if attribute is not None:
+            namespace, pod, node = attribute.owner
+            container = attribute.handle.rpartition(".")[2]
+            return msgspec.structs.replace(
+                claim, namespace=namespace, pod=pod, node=node, container=container
+            )
+    return claim
+
+
+class OfAnyScope(Guard):
+    """Takes addresses back whatever it is that is proven."""
+
+    def _claims(self, proof: Proof) -> tuple[list[AddressClaim], list[AddressClaim]]:
+        free, others = super()._claims(proof)
+        return free + others, []
+
+
+class HearsOfFences(Observer):
+    """Believes that the storage refuses the node."""
+
+    def _snapshot(
+        self,
+        facts: NodeFacts,
+        policy: Policy,
+        confirmations: tuple[Confirmation, ...],
+        testimony: Testimony,
+    ) -> Snapshot:
+        watched = self.watched.get(facts.name)
+        here = (watched.workloads if watched else None) or ()
+        fence = Fence(
+            name="nobody",
+            detail="so it is said",
+            volumes=tuple(volume.pv for workload in here for volume in workload.volumes),
+            observed_at=asyncio.get_running_loop().time(),
+        )
+        heard = msgspec.structs.replace(testimony, fences=(fence,))
+        return super()._snapshot(facts, policy, confirmations, heard)
 
 
 # Terms, intents, incidents

@@ -7,6 +7,7 @@ The node ``n2`` is the one that things happen to; it runs the VM ``till`` and th
 from backstay.lab.scenario import (
     LEADER,
     After,
+    CalicoSpec,
     Claim,
     Do,
     PolicySpec,
@@ -29,6 +30,10 @@ _WORKLOADS = Workloads(
 _KEPT = Workloads(
     vms=_WORKLOADS.vms,
     stateful_sets=(StatefulSet(name="own", node="n2", labels={PROTECT: "false"}),),
+)
+
+_PINNED = Workloads(
+    vms=(Vm(name="till", node="n2", addresses=("10.244.200.5",)), Vm(name="desk", node="n1"))
 )
 
 _OBSERVE = PolicySpec(mode=Mode.OBSERVE)
@@ -226,6 +231,30 @@ LEASE_DELETED = Scenario(
         _ours(70, Do.START_CONTROLLER),
     ),
     until=120,
+)
+
+ADDRESS_TAKEN = Scenario(
+    name="address-taken",
+    question="What if somebody has given the address of a dead VM to another pod?",
+    nodes=_NODES,
+    calico=CalicoSpec(),
+    workloads=_PINNED,
+    steps=(
+        _n2(5, Do.KILL),
+        Step(at=55, do=Do.TAKE_ADDRESS, workload="till"),
+        _n2(65, Do.CONFIRM),
+    ),
+    until=100,
+)
+
+ADDRESS_IN_USE = Scenario(
+    name="address-in-use",
+    question="What if a node is cut off whose VM has an address of its own?",
+    nodes=_NODES,
+    calico=CalicoSpec(),
+    workloads=_PINNED,
+    steps=(_n2(5, Do.CUT),),
+    until=100,
 )
 
 WRONG_CLOCK = Scenario(
