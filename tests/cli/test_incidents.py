@@ -109,3 +109,62 @@ async def test_who_may_not_look_is_told_what_is_missing(cluster: SmallCluster) -
     said = await cluster.run("stranger", "incidents")
     assert said.code == 1
     assert 'cannot list resource "incidents"' in said.err
+
+
+STAGES = ("detect", "prove", "barrier", "removal", "together")
+LONG = "a-name-of-some-length-" * 4 + "z"
+TOLD: dict[str, Any] = {
+    "stages": [
+        {"stage": "detect", "seconds": 40.2},
+        {"stage": "prove", "seconds": 12.5},
+        {"stage": "barrier", "seconds": 0.3},
+        {"stage": "removal", "seconds": 0.4},
+    ],
+    "workloads": [
+        {
+            "workload": "VirtualMachine/shop/web", "progress": "Recovered", "code": "ReadyAgain",
+            "sentence": "VM shop/web is ready on n2.", "ready": True,
+            "releasedAfter": 53.4, "runningAfter": 58.1, "readyAfter": 61.0,
+            "phases": [
+                {"phase": "Scheduling", "at": "2030-01-01T00:00:54Z"},
+                {"phase": "Running", "at": "2030-01-01T00:00:58Z"},
+            ],
+        },
+        {
+            "workload": f"VirtualMachine/shop/{LONG}",
+            "progress": "Released", "code": "Released", "sentence": "It was released.",
+            "releasedAfter": 53.4,
+        },
+    ],
+}  # fmt: skip
+
+
+async def test_the_seconds_of_each_stage_add_up_and_fit_a_terminal_of_eighty_columns(
+    cluster: SmallCluster,
+) -> None:
+    await incident(cluster, "n1-a", **TOLD)
+    said = await cluster.run("viewer", "incidents", "show", "n1-a")
+    lines = [line.split() for line in said.out.splitlines()]
+    stages = [(line[0], float(line[1])) for line in lines if line and line[0] in STAGES]
+    assert stages == [(each["stage"], each["seconds"]) for each in TOLD["stages"]] + [
+        ("together", 53.4)
+    ]
+    assert ["53.4", "58.1", "61.0", "VM", "shop/web"] in [line[:5] for line in lines]
+    assert ["53.4", "-", "-", "VM"] in [line[:4] for line in lines]
+    assert "KubeVirt says: Scheduling 00:00:54, Running" in " ".join(said.out.split())
+    assert said.out.index("together") < said.out.index("WHAT HAPPENED")
+    assert [line for line in said.out.splitlines() if len(line) > 80] == []
+    said = await cluster.run("viewer", "incidents", "show", "n1-a", "-o", "json")
+    status = json.loads(said.out)["status"]
+    assert status["stages"] == TOLD["stages"]
+    assert status["workloads"] == TOLD["workloads"]
+
+
+async def test_what_was_not_measured_is_said_not_guessed(cluster: SmallCluster) -> None:
+    recovered = {
+        "workload": "VirtualMachine/shop/web", "progress": "Recovered", "code": "Recovered",
+        "sentence": "It runs.",
+    }  # fmt: skip
+    await incident(cluster, "n1-a", workloads=[recovered])
+    said = await cluster.run("viewer", "incidents", "show", "n1-a")
+    assert "No seconds are shown" in said.out

@@ -11,11 +11,14 @@ import pytest
 
 from backstay.decide.failover import CHAIN, Snapshot
 from backstay.model.workload import WorkloadKind
+from backstay.record.blackbox import pack
+from backstay.record.frames import frame_of
 from backstay.record.recorder import FlightRecorder
 from backstay.seam.disk import DiskFiles
 from backstay.seam.system import SystemClock, SystemRng
 from backstay.seam.tasks import Tasks
 from tests.record.samples import TIMES, decided, snapshot, workload
+from tests.support.small_cluster import SmallCluster
 
 BACKSTAY = Path(sys.executable).parent / "backstay"
 
@@ -116,3 +119,37 @@ def test_a_directory_is_one_sentence(tmp_path: Path) -> None:
     assert said.returncode == 1
     assert "Is a directory" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+async def test_an_incident_is_replayed_from_the_cluster_by_who_may(cluster: SmallCluster) -> None:
+    frames = [
+        frame_of(each, decided(each), 50.0, at="t", times=TIMES, chain=CHAIN)
+        for each in (snapshot(workload("db")), snapshot(workload("db"), confirmed=True))
+    ]
+    header = {"format": "backstay-flight", "version": 1, "program": "backstay 0.1.0", "at": "t"}
+    await cluster.put({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "frames-n1-a", "namespace": "backstay-system"},
+        "data": {"header.json": json.dumps(header)},
+        "binaryData": {f"{n:08}": pack(frame) for n, frame in enumerate(frames)},
+    })  # fmt: skip
+    said = await cluster.run("replayer", "replay", "--incident", "n1-a")
+    assert said.code == 0, said.err
+    assert "n1-a: 2 decisions, recorded by backstay 0.1.0" in said.out
+    assert "Today's rules decide the same." in said.out
+    said = await cluster.run("viewer", "replay", "--incident", "n1-a")
+    assert (said.code, said.out) == (1, "")
+    assert 'cannot get resource "configmaps"' in said.err
+    for name, words in (
+        ("n1-b", "No decisions of an incident 'n1-b'"),
+        ("../x", "is not the name"),
+    ):
+        said = await cluster.run("replayer", "replay", "--incident", name)
+        assert (said.code, said.out) == (1, "")
+        assert words in said.err
+
+
+def test_without_anything_to_replay_it_says_what_to_name() -> None:
+    said = replay()
+    assert said.returncode == 1
+    assert "Name the files to replay, or an incident with --incident." in said.stderr

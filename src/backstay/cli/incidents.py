@@ -11,8 +11,9 @@ from backstay.cli.consent import near, our_kinds, say
 from backstay.cli.main import EXIT_HELD
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
-from backstay.cli.words import fields, join, next_steps
-from backstay.model.incident import IncidentStatus, Moment
+from backstay.cli.words import fields, join, next_steps, paragraph
+from backstay.model.incident import IncidentStatus, Moment, Progress
+from backstay.model.workload import spoken
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def command(
 def show_one(
     ctx: click.Context, name: str, kubeconfig: str | None, context: str | None, output: str
 ) -> int:
-    """Show one incident: its timeline, its workloads and the evidence."""
+    """Show one incident: how long each stage took, the evidence, the timeline, the workloads."""
     outer: Target = ctx.obj
     target = Target(kubeconfig or outer.kubeconfig, context or outer.context)
     rows = {row.key: row for row in in_session(target, _read)}
@@ -112,12 +113,65 @@ def _described(row: IncidentRow) -> str:
         ]
     )
     nexts = [status.next, *(workload.next for workload in status.workloads)] if row.open else []
-    return join([about, _evidence(status), _timeline(status), _workloads(status), *_lines(nexts)])
+    parts = [about, _stages(status), _moments(status), _evidence(status)]
+    return join([*parts, _timeline(status), _workloads(status), *_lines(nexts)])
 
 
 def _lines(nexts: Sequence[str]) -> list[str]:
     found = next_steps(nexts)
     return ["\n".join(found)] if found else []
+
+
+def _stages(status: IncidentStatus) -> str:
+    """They follow each other, so a person can check them by adding up."""
+    if not status.stages:
+        return ""
+    rows = [(each.stage, each.seconds, _STAGES.get(each.stage, "")) for each in status.stages]
+    if {each.stage for each in status.stages} >= _STAGES.keys():
+        total = sum(each.seconds for each in status.stages)
+        rows.append(("together", total, "from the last sign of life to the first release"))
+    shown = [(stage, f"{seconds:>7.1f}", words) for stage, seconds, words in rows]
+    return columns(("STAGE", "SECONDS", "WHAT TOOK SO LONG"), shown)
+
+
+_STAGES = {
+    "detect": "silence, until the node was taken for lost",
+    "prove": "until something proved that it is dead",
+    "barrier": "until its pods were marked and could start there no more",
+    "removal": "until the proof was looked at again and the pods were removed",
+}
+
+
+def _moments(status: IncidentStatus) -> str:
+    """When each workload was back, counted from the last sign of life."""
+    moved = [each for each in status.workloads if each.progress in _MOVED]
+    if not moved:
+        return ""
+    rows = []
+    for each in moved:
+        after = (each.released_after, each.running_after, each.ready_after)
+        told = ", ".join(f"{phase.phase} {_time_of_day(phase.at)}" for phase in each.phases)
+        words = spoken(each.workload) + (f" (KubeVirt says: {told})" if told else "")
+        rows.append((*map(_seconds, after), words))
+    table = columns(("RELEASED", "RUNS", "READY", "SECONDS AFTER THE LAST SIGN OF LIFE"), rows)
+    measured = any(each.released_after is not None for each in moved)
+    return table if measured else join([table, paragraph(_UNMEASURED)])
+
+
+_MOVED = (Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN)
+_UNMEASURED = (
+    "No seconds are shown where the controller that saw it had not seen the node alive: times of "
+    "different machines are not compared."
+)
+
+
+def _seconds(after: float | None) -> str:
+    return "-" if after is None else f"{after:.1f}"
+
+
+def _time_of_day(at: str) -> str:
+    """As it was told; only the day is left out."""
+    return at.partition("T")[2].removesuffix("Z") or at
 
 
 def _evidence(status: IncidentStatus) -> str:
@@ -126,8 +180,8 @@ def _evidence(status: IncidentStatus) -> str:
 
 
 def _workloads(status: IncidentStatus) -> str:
-    rows = [(each.workload, str(each.progress), each.sentence) for each in status.workloads]
-    return columns(("WORKLOAD", "PROGRESS", "WHY"), rows) if rows else ""
+    rows = [(str(each.progress), f"{each.workload}: {each.sentence}") for each in status.workloads]
+    return columns(("PROGRESS", "WORKLOAD, AND WHY"), rows) if rows else ""
 
 
 def _timeline(status: IncidentStatus) -> str:
