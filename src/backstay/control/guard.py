@@ -247,16 +247,6 @@ class Guard:
             self._client, claims, not_after=term.require(), at=self._wall.now()
         )
 
-    async def _each(
-        self,
-        pods: Iterable[PodRef],
-        verb: Callable[..., Awaitable[None]],
-        term: Term,
-    ) -> set[str]:
-        """The uids for which it worked, or was done already. What failed for good reason (it
-        changed) is left for the next look; any other failure is raised once all have been tried."""
-        turns = asyncio.Semaphore(_PARALLEL)
-        done: set[str] = set()
     async def _holdings(self, node: str) -> Holdings:
         attachments = await read_attachments(self._client, node)
         pods = await read_pods(self._client, node)
@@ -305,6 +295,16 @@ class Guard:
         said = () if left else decided.said
         return Freed(settled, said, f"detached {done} of {len(decided.detach)} volumes")
 
+    async def _each(
+        self,
+        pods: Iterable[PodRef],
+        verb: Callable[..., Awaitable[None]],
+        term: Term,
+    ) -> set[str]:
+        """The uids for which it worked, or was done already. What failed for good reason (it
+        changed) is left for the next look; any other failure is raised once all have been tried."""
+        turns = asyncio.Semaphore(_PARALLEL)
+        done: set[str] = set()
         failures: list[KubeError] = []
 
         async def one(pod: PodRef) -> None:
