@@ -1,0 +1,353 @@
+"""Proof: what testimony amounts to, what refutes it, and what it is enough for."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from backstay.decide.failover import CHAIN, Action, Snapshot, Verdict, decide
+from backstay.decide.proof import may_detach, objection, proofs, why_not_presumed
+from backstay.decide.storm import Fleet
+from backstay.model.evidence import (
+    Answer,
+    Evidence,
+    EvidenceKind,
+    Fence,
+    GuestStop,
+    OutOfService,
+    ProviderState,
+    Silence,
+    Strength,
+    Testimony,
+)
+from backstay.model.labels import TMAX_PROTECT
+from backstay.model.policy import Policy, Terms
+from backstay.model.workload import Volume
+from tests.decide.cases import HEARD, NOW, SUSPECTED, TIMES, VM, changed, decided, verdict
+
+replace = msgspec.structs.replace
+
+LONG = HEARD + TIMES.presume + 10
+"""When the node has been silent for long enough to be presumed dead."""
+CONSENT = {"labels": {TMAX_PROTECT: "true"}}
+SHARED = Volume(claim="root", pv="pv", driver="csi", access_modes=("ReadWriteMany",))
+
+
+def silence(vantage: str, **fields: Any) -> Silence:
+    seen = {"since": HEARD + 5, "asked_at": LONG, "proven_at": LONG, "proven_on": "n2"}
+    return Silence(channel="kubelet port", vantage=vantage, **(seen | fields))
+
+
+def silent(*silences: Silence, **parts: Any) -> Snapshot:
+    """A node that nobody has confirmed to be dead, long after it fell silent."""
+    testimony = Testimony(silences=silences or (silence("n2"), silence("n3")))
+    facts = {"looked_at": LONG} | parts.pop("facts", {})
+    return changed(facts=facts, **({"confirmations": (), "testimony": testimony} | parts))
+
+
+def found(snapshot: Snapshot, now: float = LONG) -> list[EvidenceKind]:
+    return [each.kind for each in proofs(snapshot.heard, now, times=TIMES)]
+
+
+def judged(snapshot: Snapshot) -> Verdict:
+    [only] = decide(snapshot, LONG, times=TIMES, chain=CHAIN).verdicts
+    return only
+
+
+def evidence(kind: EvidenceKind, **fields: Any) -> Evidence:
+    about = {"node": "n1", "node_uid": "u1", "boot_id": "b1", "source": "x", "detail": "y"}
+    return Evidence(**({"kind": kind, "observed_at": NOW} | about | fields))
+
+
+# Presumption
+
+
+def test_silence_from_two_places_for_long_enough_is_presumed_death() -> None:
+    assert found(silent()) == [EvidenceKind.PRESUMED]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "missing"),
+    [
+        (silent(silence("n2")), "from 1 of 2 places"),
+        (silent(silence("n2"), silence("n2")), "from 1 of 2 places"),
+        (silent(silence("n2"), silence("n3", proven_at=None)), "from 1 of 2 places"),
+        (silent(silence("n2"), silence("n3", proven_at=LONG - 31)), "from 1 of 2 places"),
+        (silent(silence("n2"), silence("n3", asked_at=LONG - 31)), "from 1 of 2 places"),
+        (silent(silence("n2"), silence("n3", since=LONG - 149)), "from 1 of 2 places"),
+        (silent(facts={"looked_at": HEARD + 149}), "silent for 1 s more"),
+        (silent(facts={"heartbeat_changed_at": LONG - 140}), "virt-handler was heard of 140 s ago"),
+        (silent(policy={"presume_after": 600.0}), "silent for 440 s more"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_missing_before_a_death_is_presumed_is_said(
+    snapshot: Snapshot, missing: str
+) -> None:
+    assert EvidenceKind.PRESUMED not in found(snapshot)
+    why = why_not_presumed(snapshot.heard, LONG, times=TIMES)
+    assert why is not None
+    assert missing in why
+
+
+def test_nobody_can_ask_for_less_patience_than_the_floor() -> None:
+    hasty = silent(policy={"presume_after": 1.0}, facts={"looked_at": HEARD + 149})
+    assert found(hasty, HEARD + 149) == []
+
+
+def test_an_answer_of_late_is_no_silence() -> None:
+    testimony = Testimony(
+        silences=(silence("n2"), silence("n3")), answers=(Answer("kubelet port", LONG - 100),)
+    )
+    assert found(silent(testimony=testimony)) == []
+
+
+def test_presumption_takes_the_owners_consent() -> None:
+    held = judged(silent())
+    assert (held.action, held.why.code) == (Action.HOLD, "ProofMissing")
+    assert "silence is less than its owner asks for (Confirmed)" in held.why.sentence
+
+
+@pytest.mark.parametrize(
+    ("volumes", "because"),
+    [
+        ((replace(SHARED, access_modes=("ReadWriteOnce",)),), "for one node at a time"),
+        ((SHARED, replace(SHARED, claim="b", access_modes=("ReadWriteOncePod",))), "volume b"),
+        ((replace(SHARED, access_modes=()),), "it is not known how its volume root may be used"),
+        ((replace(SHARED, block=True),), "a block device that nothing locks"),
+    ],
+)
+def test_silence_is_not_enough_where_two_copies_could_write(
+    volumes: tuple[Volume, ...], because: str
+) -> None:
+    presumed, terms = evidence(EvidenceKind.PRESUMED), Terms(minimum=Strength.PRESUMED)
+    why = objection(presumed, replace(VM, volumes=volumes), terms)
+    assert why is not None
+    assert because in why
+
+
+def test_the_cluster_can_consent_to_block_devices() -> None:
+    presumed = evidence(EvidenceKind.PRESUMED)
+    terms = Terms(minimum=Strength.PRESUMED, presume_block=True)
+    assert objection(presumed, replace(VM, volumes=(replace(SHARED, block=True),)), terms) is None
+
+
+def test_what_writes_to_something_unknown_is_never_presumed() -> None:
+    presumed, terms = evidence(EvidenceKind.PRESUMED), Terms(minimum=Strength.PRESUMED)
+    why = objection(presumed, replace(VM, also_writes=("nfs",)), terms)
+    assert why == "it writes to nfs"
+
+
+# Life
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        {"facts": {"lease_changed_at": SUSPECTED + 1}},
+        {"facts": {"heartbeat_changed_at": SUSPECTED + 1}},
+        {"testimony": Testimony(answers=(Answer("kubelet port", NOW - 1),))},
+    ],
+)
+def test_life_since_suspicion_voids_what_speaks_of_the_whole_node(sign: dict[str, Any]) -> None:
+    assert found(changed(**sign), NOW) == []
+
+
+def test_an_answer_after_a_confirmation_contradicts_it() -> None:
+    testimony = Testimony(answers=(Answer("kubelet port", NOW - 1),))
+    held = verdict(changed(testimony=testimony))
+    assert held.why.code == "EvidenceContradicted"
+    assert "kubelet port answered" in held.why.sentence
+
+
+def test_a_node_that_answers_without_a_confirmation_is_said_to_answer() -> None:
+    testimony = Testimony(answers=(Answer("kubelet port", NOW - 1),))
+    held = verdict(changed(testimony=testimony, confirmations=()))
+    assert (held.action, held.why.code) == (Action.HOLD, "NodeAnswers")
+
+
+def test_an_answer_of_long_ago_holds_nobody() -> None:
+    testimony = Testimony(answers=(Answer("kubelet port", SUSPECTED + 1),))
+    later = changed(
+        testimony=testimony, word={"seen_at": SUSPECTED + 60}, facts={"looked_at": SUSPECTED + 90}
+    )
+    assert verdict(later).action is Action.RELEASE
+
+
+# The out-of-service taint
+
+
+def taint(**fields: Any) -> Testimony:
+    told = {"by": "kubectl-taint", "person": True, "seen_at": SUSPECTED + 1}
+    return Testimony(taint=OutOfService(**(told | fields)))
+
+
+def test_a_persons_taint_during_the_incident_is_his_word() -> None:
+    snapshot = changed(confirmations=(), testimony=taint())
+    assert found(snapshot, NOW) == [EvidenceKind.OPERATOR_CONFIRMED]
+    assert verdict(snapshot).action is Action.RELEASE
+
+
+def test_a_controllers_taint_is_only_an_assertion() -> None:
+    snapshot = changed(confirmations=(), testimony=taint(person=False, by="some-operator"))
+    assert found(snapshot, NOW) == [EvidenceKind.FOREIGN_ASSERTION]
+    assert verdict(snapshot).why.code == "ProofMissing"
+    consented = changed(
+        confirmations=(), testimony=taint(person=False, by="some-operator"), workload=CONSENT
+    )
+    assert verdict(consented).action is Action.RELEASE
+
+
+@pytest.mark.parametrize("seen_at", [None, SUSPECTED - 1])
+def test_a_taint_from_before_the_incident_says_nothing(seen_at: float | None) -> None:
+    assert found(changed(confirmations=(), testimony=taint(seen_at=seen_at)), NOW) == []
+
+
+def test_life_after_the_taint_voids_it() -> None:
+    late = changed(
+        confirmations=(), testimony=taint(), facts={"heartbeat_changed_at": SUSPECTED + 2}
+    )
+    assert found(late, NOW) == []
+
+
+# What is observed
+
+
+def provider(**fields: Any) -> Testimony:
+    told = {"source": "openstack", "instance": "i-1", "off": True, "detail": "it is SHUTOFF"}
+    return Testimony(provider=ProviderState(**({"observed_at": NOW - 1} | told | fields)))
+
+
+def test_a_provider_that_has_switched_it_off_is_proof() -> None:
+    snapshot = changed(confirmations=(), testimony=provider())
+    assert found(snapshot, NOW) == [EvidenceKind.PROVIDER_OFF]
+    assert verdict(snapshot).action is Action.RELEASE
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"off": False}, {"observed_at": SUSPECTED - 1}, {"observed_at": NOW - TIMES.fresh - 1}],
+)
+def test_a_provider_that_does_not_say_so_now_is_none(state: dict[str, Any]) -> None:
+    assert found(changed(confirmations=(), testimony=provider(**state)), NOW) == []
+
+
+def fence(*volumes: str, observed_at: float = NOW) -> Fence:
+    return Fence(name="f", detail="refused", volumes=volumes, observed_at=observed_at)
+
+
+def fenced(*fences: Fence, **parts: Any) -> Snapshot:
+    return changed(confirmations=(), testimony=Testimony(fences=fences), **parts)
+
+
+def test_a_guest_whose_every_volume_is_fenced_may_go() -> None:
+    assert verdict(fenced(fence("pv"))).action is Action.RELEASE
+
+
+@pytest.mark.parametrize(
+    ("workload", "because"),
+    [
+        ({"volumes": (SHARED, replace(SHARED, claim="b", pv="pv-b"))}, "volume b is not fenced"),
+        ({"volumes": (replace(SHARED, pv=""),)}, "volume root is not fenced"),
+        ({"volumes": ()}, "no volumes by which it could be fenced"),
+        ({"also_writes": ("hostPath /data",)}, "also writes to hostPath /data"),
+    ],
+)
+def test_what_is_not_fenced_is_named(workload: dict[str, Any], because: str) -> None:
+    held = verdict(fenced(fence("pv"), workload=workload))
+    assert held.why.code == "ProofMissing"
+    assert because in held.why.sentence
+
+
+def test_several_fences_add_up() -> None:
+    both = {"volumes": (SHARED, replace(SHARED, claim="b", pv="pv-b"))}
+    assert verdict(fenced(fence("pv"), fence("pv-b"), workload=both)).action is Action.RELEASE
+
+
+def test_a_fence_that_was_not_looked_at_of_late_is_none() -> None:
+    assert found(fenced(fence("pv", observed_at=NOW - TIMES.fresh - 1)), NOW) == []
+
+
+def test_a_singleton_is_not_released_on_account_of_its_volumes() -> None:
+    assert objection(
+        evidence(EvidenceKind.STORAGE_FENCED, volumes=("pv",)), VM, Terms(singleton=True)
+    )
+
+
+def test_a_stopped_guest_may_go_although_its_node_lives() -> None:
+    alive = {"heartbeat_changed_at": SUSPECTED + 1}
+    stop = GuestStop(launcher="p1", detail="it was shut down", observed_at=NOW)
+    snapshot = changed(confirmations=(), facts=alive, testimony=Testimony(stops=(stop,)))
+    released = verdict(snapshot)
+    assert released.action is Action.RELEASE
+    assert released.evidence is not None
+    assert released.evidence.kind is EvidenceKind.GUEST_STOPPED
+
+
+def test_another_guest_that_stopped_is_nobodys_proof() -> None:
+    alive = {"heartbeat_changed_at": SUSPECTED + 1}
+    stop = GuestStop(launcher="p2", detail="it was shut down", observed_at=NOW)
+    held = verdict(changed(confirmations=(), facts=alive, testimony=Testimony(stops=(stop,))))
+    assert held.why.code == "GuestAliveKubeletDead"
+
+
+# What it is enough for
+
+
+def test_the_strongest_evidence_comes_first() -> None:
+    snapshot = changed(testimony=provider())
+    assert found(snapshot, NOW) == [EvidenceKind.PROVIDER_OFF, EvidenceKind.OPERATOR_CONFIRMED]
+    [one] = decided(snapshot).verdicts
+    assert one.evidence is not None
+    assert one.evidence.kind is EvidenceKind.PROVIDER_OFF
+
+
+def test_an_owner_can_ask_for_more_than_a_persons_word() -> None:
+    strict = changed(policy={"weakest": Strength.OBSERVED})
+    assert verdict(strict).why.code == "ProofMissing"
+    assert "a person's word is less than its owner asks for" in verdict(strict).why.sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "volumes", "may"),
+    [
+        (EvidenceKind.OPERATOR_CONFIRMED, (), True),
+        (EvidenceKind.PROVIDER_OFF, (), True),
+        (EvidenceKind.STORAGE_FENCED, ("pv",), True),
+        (EvidenceKind.STORAGE_FENCED, ("other",), False),
+        (EvidenceKind.GUEST_STOPPED, (), False),
+        (EvidenceKind.PRESUMED, (), False),
+        (EvidenceKind.FOREIGN_ASSERTION, (), False),
+    ],
+)
+def test_volumes_are_taken_only_on_proof_that_covers_them(
+    kind: EvidenceKind, volumes: tuple[str, ...], may: bool
+) -> None:
+    assert may_detach(evidence(kind, volumes=volumes), SHARED) is may
+
+
+# Storms and attempts
+
+
+def test_in_a_storm_nothing_is_done_that_rests_on_silence() -> None:
+    fleet = Fleet(nodes=5, down=("n1", "n2"))
+    held = judged(silent(fleet=fleet, workload=CONSENT))
+    assert (held.action, held.why.code) == (Action.HOLD, "StormHold")
+    assert "2 of 5 nodes are silent at once" in held.why.sentence
+    released = silent(fleet=fleet, workload=CONSENT, policy={"storm_released": "rack is off"})
+    assert judged(released).action is Action.RELEASE
+
+
+def test_in_a_storm_what_is_proven_goes_on_a_few_at_a_time() -> None:
+    fleet = Fleet(nodes=5, down=("n1", "n2"))
+    assert verdict(changed(fleet=fleet)).action is Action.RELEASE
+    crowded = replace(fleet, released=Policy().storm_pace)
+    assert verdict(changed(fleet=crowded)).why.code == "StormPaced"
+
+
+def test_what_was_moved_too_often_is_left_for_now() -> None:
+    key = VM.key
+    assert verdict(changed(attempts={key: 2})).action is Action.RELEASE
+    held = verdict(changed(attempts={key: 3}))
+    assert (held.action, held.why.code) == (Action.HOLD, "AttemptCap")
+    assert verdict(changed(attempts={key: 3}, policy={"attempts": 4})).action is Action.RELEASE
