@@ -40,6 +40,8 @@ MACHINES = (
     | deeds("subresources.kubevirt.io", "virtualmachines", "update", subresource="start")
     | deeds("subresources.kubevirt.io", "virtualmachines", "update", subresource="restart")
 )
+CALICO = ("crd.projectcalico.org", "projectcalico.org")
+NETWORK = deeds(CALICO[0], "ipamconfigs", "get") | deeds(CALICO[1], "ipamconfigurations", "get")
 OWN_NAMESPACE = {"namespace": "backstay-system"}
 OWN_LEASE = {**OWN_NAMESPACE, "name": "backstay-controller"}
 
@@ -69,6 +71,7 @@ VIEWING = (
     | ATTACHMENTS
     | OWNERS
     | KUBEVIRT
+    | NETWORK
     | deeds("coordination.k8s.io", "leases", READ)
     | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
     | deeds("coordination.k8s.io", "leases", READ, namespace="backstay-system")
@@ -84,6 +87,9 @@ MAY: Mapping[str, set[Deed]] = {
         | OWNERS
         | KUBEVIRT
         | MACHINES
+        | NETWORK
+        | deeds(CALICO[0], "ipamblocks ipamhandles", "get update delete")
+        | deeds(CALICO[1], "ipamblocks ipamhandles", "get update delete")
         | deeds("", "events", "create patch")
         | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
         | deeds("coordination.k8s.io", "leases", "list watch create patch", **OWN_NAMESPACE)
@@ -129,6 +135,8 @@ EVERYTHING = (
         for verb in ("get", "update")
         for name in ("start", "stop", "restart", "migrate", "addvolume")
     }
+    | deeds(CALICO[0], "ipamblocks ipamhandles ipamconfigs ippools", VERBS)
+    | deeds(CALICO[1], "ipamblocks ipamhandles ipamconfigurations ippools", VERBS)
     | deeds("coordination.k8s.io", "leases", VERBS)
     | deeds("coordination.k8s.io", "leases", VERBS, namespace="kube-node-lease")
     | deeds("coordination.k8s.io", "leases", VERBS, namespace="backstay-system")
