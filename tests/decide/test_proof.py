@@ -34,7 +34,12 @@ SHARED = Volume(claim="root", pv="pv", driver="csi", access_modes=("ReadWriteMan
 
 
 def silence(vantage: str, **fields: Any) -> Silence:
-    seen = {"since": HEARD + 5, "asked_at": LONG, "proven_at": LONG, "proven_on": "n2"}
+    seen: dict[str, Any] = {
+        "since": HEARD + 5,
+        "asked_at": LONG,
+        "proven_at": LONG,
+        "proven_on": "n2",
+    }
     return Silence(channel="kubelet port", vantage=vantage, **(seen | fields))
 
 
@@ -55,8 +60,14 @@ def judged(snapshot: Snapshot) -> Verdict:
 
 
 def evidence(kind: EvidenceKind, **fields: Any) -> Evidence:
-    about = {"node": "n1", "node_uid": "u1", "boot_id": "b1", "source": "x", "detail": "y"}
-    return Evidence(**({"kind": kind, "observed_at": NOW} | about | fields))
+    about: dict[str, Any] = {
+        "node": "n1",
+        "node_uid": "u1",
+        "boot_id": "b1",
+        "source": "x",
+        "detail": "y",
+    }
+    return Evidence(kind=kind, **({"observed_at": NOW} | about | fields))
 
 
 # Presumption
@@ -178,7 +189,7 @@ def test_an_answer_of_long_ago_holds_nobody() -> None:
 
 
 def taint(**fields: Any) -> Testimony:
-    told = {"by": "kubectl-taint", "person": True, "seen_at": SUSPECTED + 1}
+    told: dict[str, Any] = {"by": "kubectl-taint", "person": True, "seen_at": SUSPECTED + 1}
     return Testimony(taint=OutOfService(**(told | fields)))
 
 
@@ -214,7 +225,12 @@ def test_life_after_the_taint_voids_it() -> None:
 
 
 def provider(**fields: Any) -> Testimony:
-    told = {"source": "openstack", "instance": "i-1", "off": True, "detail": "it is SHUTOFF"}
+    told: dict[str, Any] = {
+        "source": "openstack",
+        "instance": "i-1",
+        "off": True,
+        "detail": "it is SHUTOFF",
+    }
     return Testimony(provider=ProviderState(**({"observed_at": NOW - 1} | told | fields)))
 
 
