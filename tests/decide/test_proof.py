@@ -47,7 +47,8 @@ def silent(*silences: Silence, **parts: Any) -> Snapshot:
     """A node that nobody has confirmed to be dead, long after it fell silent."""
     testimony = Testimony(silences=silences or (silence("n2"), silence("n3")))
     facts = {"looked_at": LONG} | parts.pop("facts", {})
-    return changed(facts=facts, **({"confirmations": (), "testimony": testimony} | parts))
+    unless: dict[str, Any] = {"confirmations": (), "testimony": testimony}
+    return changed(facts=facts, **(unless | parts))
 
 
 def found(snapshot: Snapshot, now: float = LONG) -> list[EvidenceKind]:
