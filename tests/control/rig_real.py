@@ -184,6 +184,8 @@ class RealScene:
         self.installed = installed
         self.fleet = fleet
         self.namespace = namespace
+        self.driver = ""
+        """Of volumes that have to be attached; without one they are served over NFS."""
         self.sightings: list[Sighting] = []
         self._pods: Cache[Sighting] = Cache()
         self._pods.subscribe(self._seen)
@@ -350,9 +352,14 @@ class RealScene:
                 "capacity": {"storage": "1Gi"},
                 "accessModes": ["ReadWriteOnce"],
                 "storageClassName": self.namespace,
-                "nfs": {"server": "storage", "path": f"/{number}"},
+                **self._source(number),
             },
         }
+
+    def _source(self, number: int) -> Json:
+        if not self.driver:
+            return {"nfs": {"server": "storage", "path": f"/{number}"}}
+        return {"csi": {"driver": self.driver, "volumeHandle": f"{self.namespace}-{number}"}}
 
     def _stateful_set(self, name: str, replicas: int) -> Json:
         labels = {"app": name}
