@@ -9,7 +9,7 @@ from backstay.decide.failover import CHAIN, Snapshot
 from backstay.decide.guests import stays_down
 from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
 from backstay.model.node import Life
-from backstay.model.policy import Mode
+from backstay.model.policy import Detach, Job, Mode, Ownership
 from backstay.model.workload import Volume, WorkloadKind
 from tests.decide.cases import NOW, READY, TIMES, VM, changed
 
@@ -105,6 +105,22 @@ def test_a_volume_for_one_node_at_a_time_must_be_detached_first(
 ) -> None:
     found = only(volumes=(Volume(claim="root", driver="csi", access_modes=modes),))
     assert [why.code for why in found.caveats] == (["WaitsForDetach"] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("policy", "how"),
+    [
+        ({}, "Backstay does that"),
+        ({"detach": Detach.OUT_OF_SERVICE}, "at once"),
+        ({"detach": Detach.LEAVE}, "after six minutes"),
+        ({"owners": {Job.DETACH: Ownership.FOREIGN}}, "after six minutes"),
+    ],
+)
+def test_it_is_said_who_detaches_a_volume_and_how_soon(policy: dict[str, Any], how: str) -> None:
+    volume = Volume(claim="root", driver="csi", access_modes=("ReadWriteOnce",))
+    snapshot = changed(workload={"volumes": (volume,)}, policy=policy)
+    [found] = readiness(snapshot, times=TIMES, chain=CHAIN).outlooks
+    assert how in found.caveats[0].sentence
 
 
 def test_a_volume_of_which_nothing_is_known_is_said_to_be_one() -> None:

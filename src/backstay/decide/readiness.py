@@ -15,11 +15,14 @@ from backstay.decide.policy import terms_of
 from backstay.decide.storm import Fleet
 from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.node import Life, NodeLife
-from backstay.model.policy import Mode, Terms, Times
+from backstay.model.policy import Detach, Job, Mode, Ownership, Policy, Terms, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
 
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+_NEVER_STARTS = frozenset({Reason.AddressBound.name, Reason.AddressUnreadable.name})
+"""What is wrong with how it asks for addresses, and keeps its new pod from starting."""
 
 
 class Ending(StrEnum):
@@ -89,7 +92,10 @@ def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot) -> Outlook:
     if after.action is not Action.RELEASE:
         return Outlook(workload, held, after.why, Ending.HELD, fix=_unbinding(workload, after.why))
     terms = terms_of(workload, snapshot.policy)
-    then, caveats = aftermath(workload, terms), _caveats(workload, terms, node)
+    then, caveats = aftermath(workload, terms), _caveats(workload, terms, snapshot)
+    stuck = next((note for note in workload.notes if note.code in _NEVER_STARTS), None)
+    if not then.down and stuck is not None:
+        return Outlook(workload, held, stuck, Ending.STAYS_DOWN, caveats, stuck.next)
     if not then.down:
         why = Reason.WouldRecover.because(workload=workload, node=node)
         return Outlook(workload, held, why, Ending.RECOVERS, caveats)
@@ -118,18 +124,32 @@ def _starting(workload: Workload) -> str:
     return f"give {workload} a controller, such as a StatefulSet"
 
 
-def _caveats(workload: Workload, terms: Terms, node: str) -> tuple[Why, ...]:
-    found = list(notes(workload, terms))
+def _caveats(workload: Workload, terms: Terms, snapshot: Snapshot) -> tuple[Why, ...]:
+    node, found = snapshot.facts.name, list(notes(workload, terms))
+    found += [note for note in workload.notes if note.code not in _NEVER_STARTS]
     for volume in workload.volumes:
         if not volume.driver:
             about = {"volume": volume.claim, "namespace": workload.namespace}
             found.append(Reason.VolumeUnknown.because(**about))
         elif not set(volume.access_modes) & _SHARED:
             modes = ", ".join(volume.access_modes) or "access mode unknown"
-            about = {"volume": volume.claim, "modes": modes, "node": node}
+            how = _detaching(terms, snapshot.policy)
+            about = {"volume": volume.claim, "modes": modes, "node": node, "how": how}
             found.append(Reason.WaitsForDetach.because(**about))
     left = (Reason.LeavesDataBehind.because(where=each, node=node) for each in workload.also_writes)
     return (*found, *left)
+
+
+def _detaching(terms: Terms, policy: Policy) -> str:
+    """Who frees a volume of the dead node, and how soon."""
+    ours = policy.owner_of(Job.DETACH) is Ownership.OURS
+    match terms.detach if ours else Detach.LEAVE:
+        case Detach.ATTACHMENTS:
+            return "Backstay does that, and Kubernetes notices it within a minute"
+        case Detach.OUT_OF_SERVICE:
+            return "Backstay puts the node out of service, and Kubernetes does it at once"
+        case Detach.LEAVE:
+            return "Kubernetes does that after six minutes"
 
 
 def _as_if_dead(snapshot: Snapshot) -> Snapshot:

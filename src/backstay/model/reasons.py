@@ -423,6 +423,10 @@ class Reason(Enum):
         "Since version 3.32 Calico holds the address of a virtual machine under the name of the "
         "machine. It must not be released, or another pod could get it.",
     )
+    AddressRests = Entry(
+        "Its address {addresses} rests for {seconds} s before its new pod can have it.",
+        "Calico is configured to let released addresses rest (ipCooldownSeconds).",
+    )
     AddressBound = Entry(
         "{workload} asks for {addresses}, which Calico lets no node but {node} use.",
         "Calico is configured with strictAffinity: an address belongs to the node whose block it "
@@ -460,11 +464,13 @@ class Reason(Enum):
     # What is worth knowing before a node dies
 
     WaitsForDetach = Entry(
-        "Its volume {volume} ({modes}) can be used on another node only once Kubernetes has "
-        "detached it from {node}, which can take six minutes.",
-        "A volume for one node at a time stays attached to a node that died until Kubernetes gives "
-        "it up. The out-of-service taint, put on a node that is certainly off, makes that faster.",
-        "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+        "Its volume {volume} ({modes}) can be used on another node only once it is detached from "
+        "{node}: {how}.",
+        "A volume for one node at a time stays attached to a node that died, for six minutes if "
+        "nobody does anything. Backstay detaches it once the death is proven, and Kubernetes "
+        "notices that within a minute; by the out-of-service taint, which the configuration can "
+        "prefer (defaults.detach), it goes at once.",
+        "backstay config show",
     )
     VolumeUnknown = Entry(
         "Nothing is known about its volume {volume}: its claim could not be read, or is not bound.",
