@@ -362,6 +362,13 @@ def test_in_a_storm_what_is_proven_goes_on_a_few_at_a_time() -> None:
     assert verdict(changed(fleet=crowded)).why.code == "StormPaced"
 
 
+def test_in_a_storm_one_decision_keeps_to_the_pace_as_well() -> None:
+    fleet = Fleet(nodes=5, down=("n1", "n2"), released=58)
+    many = tuple(replace(VM, name=name) for name in "abcd")
+    codes = [each.why.code for each in decided(changed(fleet=fleet, workloads=many)).verdicts]
+    assert codes == ["MayBeReleased", "MayBeReleased", "StormPaced", "StormPaced"]
+
+
 def test_what_was_moved_too_often_is_left_for_now() -> None:
     key = VM.key
     assert verdict(changed(attempts={key: 2})).action is Action.RELEASE

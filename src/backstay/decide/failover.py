@@ -105,6 +105,8 @@ class Case(msgspec.Struct, frozen=True):
     evidence: Evidence | None
     now: float
     times: Times
+    ahead: int = 0
+    """How many others are released before it by the same decision."""
 
 
 class Objection(msgspec.Struct, frozen=True):
@@ -134,9 +136,14 @@ def decide(snapshot: Snapshot, now: float, *, times: Times, chain: Sequence[Chec
     """See the module."""
     found = proof.proofs(snapshot.heard, now, times=times)
     cases = [_case(snapshot, workload, found, now, times) for workload in snapshot.workloads]
-    verdicts = tuple(_judge(case, chain) for case in sorted(cases, key=_turn))
+    verdicts: list[Verdict] = []
+    ahead = 0
+    for case in sorted(cases, key=_turn):
+        verdict = _judge(msgspec.structs.replace(case, ahead=ahead) if ahead else case, chain)
+        ahead += verdict.action is Action.RELEASE
+        verdicts.append(verdict)
     why = proof.refuted(snapshot.heard) or snapshot.life.why
-    return Decision(snapshot.facts.name, why, verdicts, found)
+    return Decision(snapshot.facts.name, why, tuple(verdicts), found)
 
 
 def examine(
@@ -358,7 +365,7 @@ def is_it_a_storm(case: Case) -> Objection | None:
     if case.evidence is None or not is_storm(fleet, policy):
         return None
     presumed = case.evidence.kind.strength is Strength.PRESUMED
-    if not presumed and fleet.released < policy.storm_pace:
+    if not presumed and fleet.released + case.ahead < policy.storm_pace:
         return None
     reason = Reason.StormHold if presumed else Reason.StormPaced
     most = most_down(fleet.nodes, policy)
