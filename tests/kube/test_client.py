@@ -249,8 +249,8 @@ async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
     async with api.client.watch(
         PODS, namespace="ns", labels="a=b", resource_version="5", seconds=60
     ) as lines:
-        assert await lines.read(1.0) == [b"1", b"2"]
-        assert await lines.read(1.0) == [b"3"]
+        assert await lines.read(1.0) == [b"1\n", b"2\n"]
+        assert await lines.read(1.0) == [b"3\n"]
         assert await lines.read(1.0) is None
     assert dict(parse_qsl(api.server().seen[0].query)) == {
         "watch": "true",
@@ -320,7 +320,7 @@ async def test_a_watch_whose_token_has_expired_begins_with_the_next_one() -> Non
     api = await world(tokens=("old", "new"))
     api.server().script = [refusal(401), Answer(body=lines_of(b"1\n"))]
     async with api.client.watch(PODS) as lines:
-        assert await lines.read(1.0) == [b"1"]
+        assert await lines.read(1.0) == [b"1\n"]
     assert [r.headers["authorization"] for r in api.sent()] == ["Bearer old", "Bearer new"]
 
 

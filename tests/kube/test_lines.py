@@ -12,28 +12,34 @@ from tests.support.virtual import virtual_time
 
 
 class Chunks:
-    """A stream that ends properly after its chunks, or with an error if the last one is one."""
+    """A stream that ends properly after its chunks, or with an error if the last one is one.
+
+    A list of chunks is what arrives at once.
+    """
 
     status = 200
     headers: dict[str, str] = {}  # noqa: RUF012 - the seam's shape, never written to
 
-    def __init__(self, *chunks: bytes | TransportError) -> None:
+    def __init__(self, *chunks: bytes | list[bytes] | TransportError) -> None:
         self._chunks = list(chunks)
         self.timeouts: list[float] = []
 
-    async def read(self, timeout: float) -> bytes:
+    async def pieces(self, timeout: float) -> list[bytes]:
         self.timeouts.append(timeout)
-        chunk = self._chunks.pop(0) if self._chunks else b""
-        if isinstance(chunk, TransportError):
-            raise chunk
-        return chunk
+        chunks = self._chunks.pop(0) if self._chunks else []
+        if isinstance(chunks, TransportError):
+            raise chunks
+        return [chunks] if isinstance(chunks, bytes) else chunks
+
+    async def read(self, timeout: float) -> bytes:
+        return b"".join(await self.pieces(timeout))
 
 
 def failed(error: TransportError) -> KubeError:
     return OutcomeUnknown(f"GET /pods: {error}")
 
 
-def reader(*chunks: bytes | TransportError, max_line: int = MAX_LINE) -> Lines:
+def reader(*chunks: bytes | list[bytes] | TransportError, max_line: int = MAX_LINE) -> Lines:
     return Lines(Chunks(*chunks), call="GET /pods", failed=failed, max_line=max_line)
 
 
@@ -41,16 +47,32 @@ async def everything(lines: Lines) -> list[bytes]:
     found = []
     while (batch := await lines.read(1.0)) is not None:
         assert batch
-        found += batch
+        assert all(line.endswith(b"\n") for line in batch)
+        found += [line[:-1] for line in batch]
     return found
 
 
 @virtual_time
 async def test_lines_that_came_together_are_handed_out_together() -> None:
     lines = reader(b"a\nb\nc", b"c\nd\n")
-    assert await lines.read(1.0) == [b"a", b"b"]
-    assert await lines.read(1.0) == [b"cc", b"d"]
+    assert await lines.read(1.0) == [b"a\n", b"b\n"]
+    assert await lines.read(1.0) == [b"cc\n", b"d\n"]
     assert await lines.read(1.0) is None
+
+
+@virtual_time
+async def test_pieces_that_came_together_are_read_together_wherever_they_are_cut() -> None:
+    lines = reader([b"a\n", b"b", b"b\nc\n", b"\n", b"d"], b"d\n")
+    assert await lines.read(1.0) == [b"a\n", b"bb\n", b"c\n"]
+    assert await lines.read(1.0) == [b"dd\n"]
+    assert await lines.read(1.0) is None
+
+
+@virtual_time
+async def test_a_line_that_came_as_one_piece_is_not_copied() -> None:
+    line = b"a long line\n"
+    [got] = await reader([line]).read(1.0) or []
+    assert got is line
 
 
 @settings(deadline=None)
@@ -104,7 +126,7 @@ async def test_a_carriage_return_is_left_in_place_as_the_white_space_it_is_to_js
 @virtual_time
 async def test_a_stream_that_breaks_off_says_what_broke_off() -> None:
     lines = reader(b"a\nhalf", ConnectionLost("the connection was lost"))
-    assert await lines.read(1.0) == [b"a"]
+    assert await lines.read(1.0) == [b"a\n"]
     with pytest.raises(OutcomeUnknown, match=r"^GET /pods: the connection was lost$"):
         await lines.read(1.0)
 
@@ -112,5 +134,5 @@ async def test_a_stream_that_breaks_off_says_what_broke_off() -> None:
 @virtual_time
 async def test_every_wait_for_bytes_has_the_bound_that_was_asked_for() -> None:
     stream = Chunks(b"a", b"b\n")
-    assert await Lines(stream, call="", failed=failed).read(7.0) == [b"ab"]
+    assert await Lines(stream, call="", failed=failed).read(7.0) == [b"ab\n"]
     assert stream.timeouts == [7.0, 7.0]

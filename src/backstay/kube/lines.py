@@ -27,45 +27,44 @@ class Lines:
         self._stream = stream
         self._failed = failed
         self._max_line = max_line
-        # Pieces of an unfinished line are kept apart and joined once: appending 64 KB chunks to
-        # one string would copy a 1.5 MB object two dozen times.
-        self._pieces: list[bytes] = []
-        self._held = 0
+        # Not bytes, which would be copied for each piece of a large object, and not a list, which
+        # would be many times as large as what is in it if a server sent byte by byte.
+        self._unfinished = bytearray()
 
     async def read(self, timeout: float) -> list[bytes] | None:
-        """The next complete lines (at least one, none of them empty), or None after a proper end.
+        """The next complete lines, at least one, with their newlines, or None after a proper end.
 
-        An unfinished line at a proper end is dropped: nothing vouches that it is whole.
+        Empty ones are left out. An unfinished line at a proper end is dropped: nothing vouches
+        that it is whole.
         """
         while True:
             try:
-                chunk = await self._stream.read(timeout)
+                pieces = await self._stream.pieces(timeout)
             except TransportError as error:
                 raise self._failed(error) from error
-            if not chunk:
+            if not pieces:
                 return None
-            if lines := self._split(chunk):
+            if lines := [line for piece in pieces for line in self._split(piece)]:
                 return lines
 
-    def _split(self, chunk: bytes) -> list[bytes]:
-        """The lines that end in ``chunk``. What it leaves unfinished is held back."""
+    def _split(self, piece: bytes) -> list[bytes]:
+        """The lines that end in ``piece``, as a rule one, the piece itself. The rest is held."""
         lines: list[bytes] = []
         since = 0
         # ``split`` looks at every byte by itself, which takes ten times as long as to find.
-        while (end := chunk.find(b"\n", since)) >= 0:
-            line = chunk[since:end]
-            if self._pieces:
-                line = b"".join((*self._pieces, line))
-                self._pieces, self._held = [], 0
-            if line:
+        while end := piece.find(b"\n", since) + 1:
+            line = piece[since:end]
+            if self._unfinished:
+                line = bytes(self._unfinished + line)
+                self._unfinished.clear()
+            if line != b"\n":
                 lines.append(line)
-            since = end + 1
-        if since < len(chunk):
-            self._hold(chunk[since:])
+            since = end
+        if since < len(piece):
+            self._hold(piece[since:])
         return lines
 
     def _hold(self, piece: bytes) -> None:
-        self._held += len(piece)
-        if self._held > self._max_line:
+        self._unfinished += piece
+        if len(self._unfinished) > self._max_line:
             raise Undecodable(f"{self.call}: one line of the answer is over {self._max_line} bytes")
-        self._pieces.append(piece)

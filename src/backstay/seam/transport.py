@@ -87,6 +87,13 @@ class Stream(Protocol):
         """
         ...
 
+    async def pieces(self, timeout: float) -> list[bytes]:
+        """The same in the pieces in which they came, none of them empty; none after the end.
+
+        For those who would take apart again what ``read`` puts together.
+        """
+        ...
+
 
 class Transport(Protocol):
     """The way out. See the module's rules."""

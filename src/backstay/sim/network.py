@@ -160,6 +160,10 @@ class _Stream:
         except TimeoutError:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
 
+    async def pieces(self, timeout: float) -> list[bytes]:
+        chunk = await self.read(timeout)
+        return [chunk] if chunk else []
+
     async def next_chunk(self) -> bytes:
         while not self._ended:
             piece = await self._exchange.down.receive()

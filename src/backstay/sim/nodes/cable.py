@@ -101,3 +101,6 @@ class _Stream:
 
     async def read(self, timeout: float) -> bytes:
         return await self._cable.unless_pulled(self._pulls, lambda: self._inner.read(timeout))
+
+    async def pieces(self, timeout: float) -> list[bytes]:
+        return await self._cable.unless_pulled(self._pulls, lambda: self._inner.pieces(timeout))
