@@ -149,6 +149,31 @@ async def test_a_failover_can_be_tried_on_the_embedded_cluster(tmp_path: Path) -
 # What is missing
 
 
+async def test_a_webhook_that_cannot_be_used_is_said_and_is_no_reason_not_to_start(
+    tmp_path: Path,
+) -> None:
+    server = ApiServer(wall=SystemClock(), rng=SystemRng(1))
+    missing = str(tmp_path / "url")
+    async with (
+        api(server.handle, tmp_path) as kubeconfig,
+        running("--kubeconfig", kubeconfig, "--notify-url-file", missing) as controller,
+    ):
+        await controller.says(f"notifications cannot be sent yet: {missing} cannot be read")
+        await controller.says("on Kubernetes")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--notify-key-file", "k"], "go with --notify-url-file"),
+        (["--embedded", "--notify-url-file", "u"], "nobody outside of it can be notified"),
+    ],
+)
+def test_options_of_a_webhook_that_lead_nowhere_are_refused(given: list[str], words: str) -> None:
+    with pytest.raises(click.UsageError, match=words):
+        command.main(given, standalone_mode=False)
+
+
 async def test_a_cluster_without_our_kinds_is_one_sentence_with_the_command(
     tmp_path: Path,
 ) -> None:

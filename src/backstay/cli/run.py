@@ -21,10 +21,12 @@ from backstay.app import run as run_controller
 from backstay.cli import preflight
 from backstay.cli.configuration import read_config
 from backstay.cli.session import Session, Target, open_session, target_options
+from backstay.cli.webhook import checked, webhook_of, webhook_options
 from backstay.kube.discovery import server_version
 from backstay.kube.lease import LeaseTimes
 from backstay.model.policy import Mode, Policy, Times
 from backstay.record import logs
+from backstay.record.notify import Webhook
 from backstay.seam import Seams
 from backstay.seam.real import open_seams, run
 from backstay.settings import Settings, signed
@@ -49,6 +51,7 @@ class Options:
     host: str
     port: int
     recorder: str
+    webhook: Webhook | None
     lease_times: LeaseTimes
     log_format: str
     embedded: bool
@@ -71,6 +74,7 @@ class Options:
     "Beyond loopback the last two need a token.",
 )
 @click.option("--recorder", metavar="DIR", default="", help="Where decisions are recorded.")
+@webhook_options
 @click.option(
     "--lease-duration",
     metavar="SECONDS",
@@ -98,6 +102,10 @@ def command(
     identity: str | None,
     metrics_address: str,
     recorder: str,
+    notify_url_file: str,
+    notify_key_file: str,
+    notify_ca_file: str,
+    cluster_name: str,
     lease_duration: float,
     log_format: str | None,
     time_scale: float | None,
@@ -105,6 +113,10 @@ def command(
     """Run the controller. It starts out observing: nothing is changed until 'backstay arm'."""
     if embedded and (kubeconfig or context):
         raise click.UsageError("--embedded is a cluster of its own: leave --kubeconfig out.")
+    if embedded and notify_url_file:
+        raise click.UsageError(
+            "--embedded is a world of its own: nobody outside of it can be notified."
+        )
     if time_scale is not None and not embedded:
         raise click.UsageError("--time-scale goes with --embedded: real time has one pace.")
     host, port = _address(metrics_address)
@@ -115,6 +127,12 @@ def command(
         host=host,
         port=port,
         recorder=recorder,
+        webhook=webhook_of(
+            url_file=notify_url_file,
+            key_file=notify_key_file,
+            ca_file=notify_ca_file,
+            cluster=cluster_name,
+        ),
         lease_times=_lease_times(lease_duration),
         log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
         embedded=embedded,
@@ -150,7 +168,7 @@ async def _run(options: Options) -> None:
 
 async def _control(options: Options, session: Session) -> None:
     client, seams = session.client, session.seams
-    settings = _settings(options, seams)
+    settings = _settings(options, seams, await checked(options.webhook, session))
     version = await preflight.reached(lambda: server_version(client), rng=seams.rng)
     _log.info(
         "Backstay %s as %s on Kubernetes %s, found through %s at %s",
@@ -178,7 +196,7 @@ async def _policy(session: Session) -> Policy:
     return policy_of(await read_config(session.client), session.seams.wall.now())
 
 
-def _settings(options: Options, seams: Seams) -> Settings:
+def _settings(options: Options, seams: Seams, webhook: Webhook | None) -> Settings:
     name = options.identity or os.uname().nodename
     settings = Settings(
         # Two processes of one name would each take the other's lease for its own.
@@ -190,6 +208,7 @@ def _settings(options: Options, seams: Seams) -> Settings:
         host=options.host,
         port=options.port,
         recorder=options.recorder,
+        webhook=webhook,
     )
     return signed(settings)
 
