@@ -72,6 +72,8 @@ VIEWING = (
     | OWNERS
     | KUBEVIRT
     | NETWORK
+    | deeds(CALICO[0], "ipamhandles", "get")
+    | deeds(CALICO[1], "ipamhandles", "get")
     | deeds("coordination.k8s.io", "leases", READ)
     | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
     | deeds("coordination.k8s.io", "leases", READ, namespace="backstay-system")

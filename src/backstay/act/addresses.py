@@ -91,10 +91,6 @@ async def _carry_out(
     if ipam is None:
         return _ELSEWHERE
     settings = await read_settings(client, ipam)
-    if settings.strict_affinity:
-        for wish in wishes:
-            wish.ended(Fate.BOUND)
-        return ""
     work = _Release(client, ipam, settings, not_after=not_after, at=at)
     await work.run(wishes)
     return _BUSY
@@ -129,6 +125,7 @@ class _Release:
         self._ipam = ipam
         self._records = _Records(client, not_after)
         self._rest = settings.ip_cooldown_seconds
+        self._strict = settings.strict_affinity
         self._at = at.strftime("%Y-%m-%dT%H:%M:%SZ")
         self._blocks: dict[str, Block | None] = {}
         self._reading = asyncio.Lock()
@@ -229,6 +226,8 @@ class _Release:
             wish.ended(Fate.LEFT, _whose(attribute))
         elif wish.sequence not in (None, block.sequence(ordinal)):
             wish.ended(Fate.LEFT, _GIVEN_ANEW)
+        elif self._strict:
+            wish.ended(Fate.BOUND)
         else:
             wish.sequence, wish.handle = block.sequence(ordinal), attribute.handle
             return ordinal

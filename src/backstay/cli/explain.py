@@ -21,6 +21,7 @@ from backstay.decide import life as lives
 from backstay.decide.failover import CHAIN, Action, Decision, decide, examine
 from backstay.decide.proof import void
 from backstay.decide.readiness import readiness
+from backstay.model.addresses import AddressClaim
 from backstay.model.incident import Moment
 from backstay.model.node import Life
 from backstay.model.policy import Times
@@ -248,11 +249,22 @@ def _known_of_workload(workload: Workload) -> tuple[tuple[str, str], ...]:
         ("pods", ", ".join(f"{p.name}{' (being deleted)' * p.marked}" for p in workload.pods)),
         *(("volume", volume(each)) for each in workload.volumes),
         ("also writes", ", ".join(workload.also_writes)),
+        *(
+            ("address", f"{', '.join(claim.addresses)} ({_asked_for(claim)})")
+            for claim in workload.addresses
+        ),
+        *(("note", note.sentence) for note in workload.notes),
         ("run strategy", workload.run_strategy),
         ("label", labels[workload.label]),
         ("bound", workload.pinned_by),
         ("unknown", workload.unread),
     )
+
+
+def _asked_for(claim: AddressClaim) -> str:
+    if claim.will_be_asked_for:
+        return "asked for by name"
+    return f"{', '.join(claim.pinned)} is asked for by name"
 
 
 # For people

@@ -201,6 +201,8 @@ _OBSTACLES = {
     "NobodyStartsIt": "not started again",
     "NeedsRecovery": "to be recovered by hand first",
     "LookupFailed": "not readable",
+    "AddressBound": "without its address elsewhere",
+    "AddressUnreadable": "without a readable address",
 }
 
 

@@ -1,6 +1,7 @@
 """Addresses of a node's pods: which ones each holds, and whether its successor will ask for them.
 
-Pure: it reads annotations, which the pods, guests and machines of a node come with anyway.
+``addresses_of`` is pure: it reads annotations, which the pods, guests and machines of a node come
+with anyway. ``network_forecast`` asks Calico what would become of them if their node died.
 
 * What a pod holds is said by Calico's own annotations on it (``containerID``, ``podIPs``).
 * Who asks for addresses by name (``ipAddrs``) may say so on the pod, on the instance, in the
@@ -14,9 +15,23 @@ from ipaddress import ip_address, ip_interface
 
 import msgspec
 
-from backstay.apis.calico import ASKED, CONTAINER, POD_IP, POD_IPS
+from backstay.apis.calico import (
+    ASKED,
+    CONTAINER,
+    DEFAULT_NETWORK,
+    POD_IP,
+    POD_IPS,
+    Ipam,
+    Settings,
+    find_ipam,
+    handle_name,
+    read_settings,
+)
+from backstay.kube.client import KubeClient
+from backstay.kube.errors import NotFound
 from backstay.model.addresses import AddressClaim
 from backstay.model.reasons import Reason, Why
+from backstay.model.workload import Workload
 
 _MOST_SHOWN = 60
 
@@ -91,6 +106,10 @@ def _pinned(workload: str, askers: Iterable[Asker], notes: list[Why]) -> tuple[s
 
 
 def _unreadable(workload: str, asker: Asker, error: Unreadable) -> Why:
+    if not asker.effective:
+        return Reason.AddressHasNoEffect.because(
+            workload=workload, addresses=_shown(asker.value), object=asker.object
+        )
     return Reason.AddressUnreadable.because(
         workload=workload, thing=asker.thing, object=asker.object, because=str(error)
     )
@@ -105,7 +124,7 @@ def _of_the_pod(holder: Holder) -> Asker:
 def _asked(value: str) -> tuple[str, ...]:
     try:
         found = msgspec.json.decode(value, type=list[str])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         raise Unreadable(f"{_shown(value)} is not a JSON list of addresses") from None
     return tuple(_plain(each) for each in found)
 
@@ -146,3 +165,48 @@ def _held(text: str) -> str:
 
 def _shown(value: str) -> str:
     return repr(value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}...")
+
+
+# Before anything dies
+
+
+async def network_forecast(
+    client: KubeClient, workloads: Iterable[Workload]
+) -> dict[str, Workload]:
+    """Those of which there is something to say, by their keys, with notes that say it.
+
+    Raises ``KubeError`` and ``Malformed``.
+    """
+    asking = [each for each in workloads if any(c.will_be_asked_for for c in each.addresses)]
+    ipam = await find_ipam(client) if asking else None
+    if ipam is None:
+        return {}
+    settings = await read_settings(client, ipam)
+    if settings.strict_affinity:
+        asking = [each for each in asking if await _is_held_by_pods(client, ipam, each)]
+    elif not settings.ip_cooldown_seconds:
+        return {}
+    return {each.key: _with_forecast(each, settings) for each in asking}
+
+
+def _with_forecast(workload: Workload, settings: Settings) -> Workload:
+    addresses = " and ".join(each for claim in workload.addresses for each in claim.addresses)
+    if settings.strict_affinity:
+        why = Reason.AddressBound.because(
+            workload=workload, addresses=addresses, node=workload.node
+        )
+    else:
+        seconds = settings.ip_cooldown_seconds
+        why = Reason.AddressRests.because(addresses=addresses, seconds=seconds)
+    return msgspec.structs.replace(workload, notes=(*workload.notes, why))
+
+
+async def _is_held_by_pods(client: KubeClient, ipam: Ipam, workload: Workload) -> bool:
+    """And not by the virtual machine, from which Calico hands it on to any node."""
+    for claim in workload.addresses:
+        name = handle_name(f"{DEFAULT_NETWORK}.{claim.container}")
+        try:
+            await client.get(ipam.handles, name)
+        except NotFound:
+            return False
+    return True

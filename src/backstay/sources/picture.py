@@ -31,6 +31,7 @@ from backstay.apis.backstay import (
     IncidentRow,
     config_row,
 )
+from backstay.apis.calico import Malformed
 from backstay.apis.core import NODE_PROJECTION, NodeRow
 from backstay.apis.kubevirt import INSTANCES
 from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod
@@ -48,6 +49,7 @@ from backstay.model.policy import Policy, Times
 from backstay.model.reasons import Why
 from backstay.model.workload import Workload
 from backstay.seam.clock import WallClock
+from backstay.sources.addresses import network_forecast
 from backstay.sources.lookups import Details, describe_all, list_all
 from backstay.sources.operator import NO_WISHES, Wishes, never_read, policy_of, rules_of
 from backstay.sources.past import rolled_back
@@ -183,7 +185,8 @@ async def workloads_on(client: KubeClient, nodes: Sequence[str]) -> Inventory:
             return pods, await describe(client, pods)
 
     found = await asyncio.gather(*map(one, nodes))
-    return Inventory(
+    return await _with_network(
+        client,
         {pods.node: assemble(pods.node, pods, details) for pods, details in found},
         _problems(
             [bad for pods, _ in found for bad in pods.unreadable],
@@ -204,7 +207,24 @@ async def workloads_everywhere(client: KubeClient) -> Inventory:
         node: assemble(node, NodePods(node=node, pods=tuple(pods)), details)
         for node, pods in by_node.items()
     }
-    return Inventory(found, _problems(listed.unreadable, details.unread.values()))
+    problems = _problems(listed.unreadable, details.unread.values())
+    return await _with_network(client, found, problems)
+
+
+async def _with_network(
+    client: KubeClient, found: Mapping[str, tuple[Workload, ...]], problems: tuple[str, ...]
+) -> Inventory:
+    """The same with what the network would make of it."""
+    everywhere = [workload for each in found.values() for workload in each]
+    try:
+        forecast = await network_forecast(client, everywhere)
+    except (errors.KubeError, Malformed) as error:
+        return Inventory(found, (*problems, str(error)))
+    noted = {
+        node: tuple(forecast.get(workload.key, workload) for workload in workloads)
+        for node, workloads in found.items()
+    }
+    return Inventory(noted, problems)
 
 
 def _problems(pods: Iterable[Unreadable], others: Iterable[str]) -> tuple[str, ...]:
