@@ -81,7 +81,9 @@ class Port:
 
     async def becomes_ready(self) -> None:
         status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-        await self.client.merge_patch(INSTANCES, "db", status, namespace="shop")
+        await self.client.merge_patch(
+            INSTANCES, "db", status, namespace="shop", manager="virt-controller"
+        )
 
     async def look(self, progress: Progress) -> dict[str, Advance]:
         return await self.arrivals.look(FACTS, self.incident(progress), self.laps)

@@ -21,6 +21,7 @@ import msgspec
 
 from backstay.lab.scenario import (
     PROGRAMS,
+    VIRT_CONTROLLER,
     After,
     Claim,
     Do,
@@ -52,6 +53,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     dice = Chance(seed, "fuzz")
     nodes = tuple(f"n{number + 1}" for number in range(3 + dice.below(3)))
     stage = Stage(dice, nodes, _workloads(dice, nodes), controllers=1 + dice.below(2))
+    hosts = _hosts(stage)
     stories = [_weighted(dice, _OF_NODES)]
     stories += [_weighted(dice, _ALL) for _ in range(dice.below(_MOST_STORIES))]
     steps = [step for story in stories for step in story(stage) if step.at < LONGEST]
@@ -62,6 +64,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         question="Does anything break that must not?",
         seed=seed,
         nodes=nodes,
+        hosts=hosts,
         workloads=stage.workloads,
         policy=PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE),
         controllers=stage.controllers,
@@ -106,6 +109,7 @@ def _workloads(dice: Chance, nodes: Sequence[str]) -> Workloads:
             run_strategy=_weighted(dice, [(8, "Always"), (2, "RerunOnFailure")]),
             claims=(_weighted(dice, _CLAIMS),),
             labels=_weighted(dice, _LABELS),
+            eviction_strategy=_weighted(dice, _STRATEGIES),
         )
         for number in range(dice.below(7))
     )
@@ -117,7 +121,22 @@ def _workloads(dice: Chance, nodes: Sequence[str]) -> Workloads:
 
 
 _CLAIMS: Weighted[Claim] = [(6, Claim.SHARED), (3, Claim.SINGLE), (1, Claim.LOCAL)]
+_STRATEGIES: Weighted[Any] = [(5, ""), (3, "LiveMigrate"), (1, "LiveMigrateIfPossible")]
 _LABELS: Weighted[dict[str, str]] = [(9, {}), (1, {"backstay.dev/protect": "false"})]
+
+
+def _hosts(stage: Stage) -> dict[str, tuple[str, ...]]:
+    """Sometimes what keeps the cluster going shares the fate of the nodes."""
+    dice = stage.dice
+    found: dict[str, tuple[str, ...]] = {}
+    if dice.happens(0.15):
+        for node in stage.nodes[:2]:
+            found[node] = (VIRT_CONTROLLER,)
+    if dice.happens(0.15):
+        for number in range(stage.controllers):
+            node = stage.nodes[number]
+            found[node] = (*found.get(node, ()), f"backstay-{number + 1}")
+    return found
 
 
 # Nodes
@@ -126,7 +145,9 @@ _LABELS: Weighted[dict[str, str]] = [(9, {}), (1, {"backstay.dev/protect": "fals
 def _node_dies(stage: Stage) -> Iterator[Step]:
     dice, node, at = stage.dice, stage.node(), stage.beginning()
     yield _step(at, Do.KILL, node=node)
-    if dice.happens(0.8):
+    if dice.happens(0.2):
+        yield _step(at + dice.between(20, 70), Do.CONFIRM_OFF)
+    elif dice.happens(0.8):
         yield _step(at + dice.between(20, 70), Do.CONFIRM, node=node)
     if dice.happens(0.5):
         yield _in_our_midst(stage, _step(at + dice.between(0.2, 90), Do.BOOT, node=node))
@@ -158,6 +179,52 @@ def _node_reboots(stage: Stage) -> Iterator[Step]:
     if dice.happens(0.5):
         yield _step(at + dice.between(-20, 20), Do.CONFIRM, node=node)
     yield _step(at, Do.BOOT, node=node)
+
+
+def _node_flaps(stage: Stage) -> Iterator[Step]:
+    dice, node, at = stage.dice, stage.node(), stage.beginning()
+    seconds = _rounded(dice.between(3, 30))
+    yield _step(at, Do.FLAP, node=node, seconds=seconds, times=1 + dice.below(4))
+    if dice.happens(0.4):
+        yield _step(at + dice.between(0, 60), Do.CONFIRM, node=node)
+
+
+def _node_is_odd(stage: Stage) -> Iterator[Step]:
+    """It works, but slowly, or by another clock."""
+    dice, node, at = stage.dice, stage.node(), stage.beginning()
+    if dice.happens(0.4):
+        yield _step(at, Do.SET_CLOCK, node=node, seconds=_rounded(dice.between(-7200, 7200)))
+        return
+    yield _step(at, Do.SLOW_DOWN, node=node, seconds=_rounded(dice.between(0.1, 8)))
+    if dice.happens(0.7):
+        yield _step(at + dice.between(5, 90), Do.SLOW_DOWN, node=node)
+
+
+# Guests
+
+
+def _guest_is_moved(stage: Stage) -> Iterator[Step]:
+    """And perhaps one of the two nodes dies in the middle of it."""
+    dice, at = stage.dice, stage.beginning()
+    vms = [vm.name for vm in stage.workloads.vms]
+    if not vms:
+        return
+    vm = dice.pick(vms)
+    yield _in_our_midst(stage, _step(at, Do.MIGRATE, workload=vm))
+    if dice.happens(0.6):
+        yield _step(at, dice.pick((Do.KILL_SOURCE, Do.KILL_TARGET)), workload=vm)
+        yield _step(at + dice.between(20, 70), Do.CONFIRM_OFF)
+
+
+def _guest_is_disturbed(stage: Stage) -> Iterator[Step]:
+    """Somebody drains, or plugs a disk in."""
+    dice, at = stage.dice, stage.beginning()
+    vms = [vm.name for vm in stage.workloads.vms]
+    if vms and dice.happens(0.4):
+        yield _step(at, Do.PLUG_DISK, workload=dice.pick(vms))
+        return
+    for name in stage.workloads.names()[: 1 + dice.below(3)]:
+        yield _in_our_midst(stage, _step(at, Do.EVICT, workload=name))
 
 
 # Us
@@ -201,8 +268,17 @@ def _api_fails(stage: Stage) -> Iterator[Step]:
     yield _step(at + stage.dice.between(0.5, 60), Do.START_API)
 
 
+def _api_is_restored(stage: Stage) -> Iterator[Step]:
+    dice, at = stage.dice, stage.beginning()
+    yield _step(at, Do.BACK_UP)
+    yield _in_our_midst(stage, _step(at + dice.between(5, 60), Do.ROLL_BACK))
+    if dice.happens(0.5):
+        yield _step(at + dice.between(60, 110), Do.ARM)
+
+
 def _program_fails(stage: Stage) -> Iterator[Step]:
-    program, at = stage.dice.pick(PROGRAMS), stage.beginning()
+    # The last one may be on nodes, and share their fate.
+    program, at = stage.dice.pick(PROGRAMS[:3]), stage.beginning()
     yield _step(at, Do.KILL_PROGRAM, program=program)
     yield _step(at + stage.dice.between(1, 90), Do.START_PROGRAM, program=program)
 
@@ -225,8 +301,11 @@ def _minds_change(stage: Stage) -> Iterator[Step]:
 def _somebody_meddles(stage: Stage) -> Iterator[Step]:
     """With what is ours, or with what we look at."""
     dice, at = stage.dice, stage.beginning()
-    deed = dice.pick((Do.WITHDRAW, Do.REMOVE_TAINT, Do.CORDON, Do.DELETE_LEASE))
-    about = {} if deed is Do.DELETE_LEASE else {"node": stage.node()}
+    deed = dice.pick(
+        (Do.WITHDRAW, Do.REMOVE_TAINT, Do.CORDON, Do.DELETE_LEASE, Do.DELETE_INCIDENTS)
+    )
+    of_nodes = deed not in (Do.DELETE_LEASE, Do.DELETE_INCIDENTS)
+    about = {"node": stage.node()} if of_nodes else {}
     yield _in_our_midst(stage, _step(at + dice.between(0, 60), deed, **about))
 
 
@@ -244,6 +323,8 @@ _OF_NODES: Weighted[Story] = [
     (8, _node_dies),
     (5, _node_seems_dead),
     (2, _node_reboots),
+    (2, _node_flaps),
+    (2, _guest_is_moved),
 ]
 """Each case has one of these: while all nodes are well, there is nothing to do for us."""
 
@@ -252,7 +333,10 @@ _ALL: Weighted[Story] = [
     (3, _controller_dies),
     (3, _controller_stalls),
     (1, _clock_is_set),
+    (1, _node_is_odd),
+    (2, _guest_is_disturbed),
     (2, _api_fails),
+    (1, _api_is_restored),
     (1, _program_fails),
     (2, _minds_change),
     (2, _somebody_meddles),

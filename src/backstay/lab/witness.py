@@ -38,7 +38,7 @@ from backstay.sim.api.store import Commit, Key, Store, Stored
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.fate import left_at
 from backstay.sim.nodes.node import Node
-from backstay.sim.nodes.truth import Entry, Running, Truth
+from backstay.sim.nodes.truth import Entry, Running, Truth, What
 
 Json = Mapping[str, Any]
 
@@ -135,7 +135,7 @@ class Witness:
     def attend(self, cluster: EmbeddedCluster) -> None:
         """Called with the cluster as soon as there is one."""
         self._cluster = cluster
-        cluster.truth.follow(self._tell)
+        cluster.truth.follow(self._see)
 
     def watch(self, told: Callable[[Happening], None]) -> Callable[[], None]:
         """It is called when what happened is already true, except for what is only asked; returns
@@ -205,16 +205,21 @@ class Witness:
         self._shift += before - self.store.version
         self._rolled_back_at = _now()
         self._stamp = self._armed_stamp()
-        there = {stored.object["metadata"]["uid"]: stored for stored in self.store.all(PODS.label)}
-        for uid, pod in there.items():
-            self._removed.pop(uid, None)
-            if not pod.object["metadata"].get("deletionTimestamp"):
-                self._marked.pop(uid, None)
-                self._marked_by_us.discard(uid)
+        for pod in self.store.all(PODS.label):
+            meta = pod.object["metadata"]
+            self._removed.pop(meta["uid"], None)
+            if not meta.get("deletionTimestamp"):
+                self._marked.pop(meta["uid"], None)
+                self._marked_by_us.discard(meta["uid"])
         for running in self.truth.running():
-            if running.uid not in there:
-                # Whoever restored it has taken this out of the API while it ran.
-                self._removed.setdefault(running.uid, Removed(False, False, True))
+            self._note_forgotten(running)
+
+    def _note_forgotten(self, running: Running | Entry) -> None:
+        """Whoever restored the API has taken out of it what runs and is not in the backup; also
+        what a kubelet had heard of before, and starts a moment later."""
+        pod = self.stored(PODS.label, running.name, running.namespace)
+        if pod is None or pod["metadata"]["uid"] != running.uid:
+            self._removed.setdefault(running.uid, Removed(False, False, True))
 
     @property
     def is_rolled_back(self) -> bool:
@@ -329,6 +334,11 @@ class Witness:
     def _armed_stamp(self) -> str:
         config = self.stored(CONFIGS.label, CONFIG_NAME) or {"metadata": {}}
         return str((config["metadata"].get("annotations") or {}).get(ARMED, ""))
+
+    def _see(self, entry: Entry) -> None:
+        if self._shift and entry.what is What.STARTED:
+            self._note_forgotten(entry)
+        self._tell(entry)
 
     def _hear(self, commit: Commit) -> None:
         asked = self._asking

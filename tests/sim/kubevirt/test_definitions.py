@@ -53,7 +53,7 @@ async def test_the_status_of_a_vmi_is_written_with_the_rest_of_it(api: Embedded)
     await api.call("POST", path, {"metadata": {"name": "vm"}})
     failed = {"status": {"phase": "Failed"}}
     assert (await api.call("PATCH", f"{path}/vm/status", failed, content=MERGE)).status == 404
-    await api.call("PATCH", f"{path}/vm", failed, content=MERGE)
+    await api.call("PATCH", f"{path}/vm?fieldManager=virt-handler", failed, content=MERGE)
     assert (await api.call("GET", f"{path}/vm")).body["status"] == {"phase": "Failed"}
 
 

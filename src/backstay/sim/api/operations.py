@@ -7,7 +7,7 @@ half-way at once.
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,10 @@ class Write(msgspec.Struct, frozen=True):
     manager: str
     dry_run: bool = False
     operation: str = "Update"
+
+
+Mutator: TypeAlias = Callable[[Object, Object, Write], Object]
+"""Of the object as it is, what was sent, and who sent it: what is to be taken for sent."""
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
@@ -69,6 +73,11 @@ class Operations:
         self._admission = Admission(store)
         self._wall = wall
         self._rng = rng
+        self._mutators: dict[str, Mutator] = {}
+
+    def mutate(self, storage: str, mutator: Mutator) -> None:
+        """Asks what becomes of an update of this kind, as a mutating webhook is asked."""
+        self._mutators[storage] = mutator
 
     def now(self) -> str:
         return stamp(self._wall.now())
@@ -240,6 +249,8 @@ class Operations:
         info, old = target.info, found.object
         rules = self.rules(info)
         self._check_version(target, found, sent.get("metadata") or {})
+        if (mutator := self._mutators.get(info.storage)) is not None:
+            sent = mutator(old, sent, write)
         meta = self._kept_meta(old["metadata"], sent.get("metadata") or {})
         if write.operation == "Update" and "managedFields" in old["metadata"]:
             meta["managedFields"] = old["metadata"]["managedFields"]

@@ -9,11 +9,13 @@ Reading order: ``names``, ``objects``; ``vmi_status`` and ``vm_status``, which a
 rules; ``vmi_controller``, ``vm_controller`` and ``node_controller``, which carry them out;
 ``handler``, which is on the nodes. Then what moves a running guest: ``migration_status`` and
 ``migration_controller``, ``transfer`` for what the two nodes do, ``eviction_webhook`` and
-``evacuation_controller`` for who asks for it; ``hotplug``; and ``set_controllers``.
+``evacuation_controller`` for who asks for it; ``hotplug``; ``set_controllers``; and
+``status_mutator``, which keeps others from saying how a guest is.
 
 Not here: snapshots, instance types, data volumes, presets and everything else that has no part in
 where a VM runs; readiness gates and probes of guests; migrations between clusters; and all webhooks
-but the one for evictions, so that nothing that is wrong with a VM is refused.
+but those for evictions and for who writes a VMI's status, so that nothing that is wrong with a VM
+is refused.
 """
 
 from backstay.sim.kubevirt.definitions import definitions, install

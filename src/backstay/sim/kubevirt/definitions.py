@@ -18,8 +18,10 @@ from backstay.sim.kubevirt.names import (
     NAMESPACE,
     POOL_GROUP,
     SUBRESOURCES,
+    VMIS,
     Json,
 )
+from backstay.sim.kubevirt.status_mutator import keep_status
 
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 _PHASE = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
@@ -56,6 +58,7 @@ def install(server: ApiServer, *, release: str = "v1.9.0") -> None:
     _say_which(server, release)
     server.aggregate(SUBRESOURCES, Lifecycle(server.operations).answer)
     server.intercept_evictions(EvictionWebhook(server.operations))
+    server.operations.mutate(VMIS.label, keep_status)
 
 
 def _say_which(server: ApiServer, release: str) -> None:
