@@ -40,6 +40,11 @@ V1 = Group("crd.projectcalico.org", "v1", "IPAMConfig")
 V3 = Group("projectcalico.org", "v3", "IPAMConfiguration")
 
 
+def named(resource: Resource, body: Json) -> Json:
+    """An object as it is sent to be created: a custom resource says what it is."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+
+
 def install(server: ApiServer, group: Group = V1) -> None:
     """Has an embedded API serve Calico's kinds."""
     info = server.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")

@@ -42,7 +42,7 @@ from backstay.sim.calico.blocks import (
     rested,
     taken_back,
 )
-from backstay.sim.calico.definitions import V1, Group
+from backstay.sim.calico.definitions import V1, Group, named
 from backstay.sim.nodes.network import Refused, Sandbox
 
 NETWORK = "k8s-pod-network"
@@ -201,7 +201,7 @@ class Calico:
     async def _claim(self, client: KubeClient, node: str, network: Network) -> Json:
         sequence = int(self._wall.now().timestamp() * 1e9)
         body = new_block(network, node=node, sequence=sequence)
-        return (await client.create(self.group.blocks, body)).json()
+        return (await client.create(self.group.blocks, named(self.group.blocks, body))).json()
 
     # Keeping addresses with a VM
 
@@ -280,7 +280,7 @@ class Calico:
                 if not made["spec"]["block"]:
                     await self._delete_handle(client, made)
                 elif found is None:
-                    await client.create(self.group.handles, made)
+                    await client.create(self.group.handles, named(self.group.handles, made))
                 else:
                     await client.replace(self.group.handles, handle.lower(), made)
             except (Conflict, AlreadyExists, NotFound):
