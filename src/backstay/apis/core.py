@@ -5,8 +5,15 @@ from itertools import chain
 
 import msgspec
 
+from backstay.apis.managers import managers_of
 from backstay.kube.projection import NOTHING, Meta, Projection, share, shared_part
-from backstay.model.labels import EXEMPT, HEARTBEAT, OUT_OF_SERVICE, OUT_OF_SERVICE_OURS
+from backstay.model.labels import (
+    EXEMPT,
+    HEARTBEAT,
+    MANAGER,
+    OUT_OF_SERVICE,
+    OUT_OF_SERVICE_OURS,
+)
 
 NO_STRINGS: tuple[str, ...] = ()
 
@@ -150,6 +157,7 @@ class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class NodeMeta(Meta, frozen=True, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    managed_fields: msgspec.Raw = msgspec.Raw()
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -176,8 +184,8 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     kubelet_version: str
     heartbeat: str
     exempt: bool
-    out_of_service: bool = False
-    """It carries the taint of that name, and it was us who put it on."""
+    out_of_service: str = ""
+    """Who has put the taint of that name on it, if it is there: our own name, or ``somebody``."""
     ports: tuple[str, ...] = NO_STRINGS
 
 
@@ -195,14 +203,25 @@ def node_row(node: Node) -> NodeRow:
         kubelet_version=share(info.kubelet_version),
         heartbeat=(meta.annotations or {}).get(HEARTBEAT, ""),
         exempt=(meta.labels or {}).get(EXEMPT) == "true",
-        out_of_service=OUT_OF_SERVICE_OURS in (meta.annotations or {})
-        and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ()),
+        out_of_service=_out_of_service(node),
         ports=_ports(node.status),
     )
 
 
 POD_PROJECTION: Projection[Pod, PodRow] = Projection(Pod, pod_row)
 NODE_PROJECTION: Projection[Node, NodeRow] = Projection(Node, node_row)
+
+
+def taints_by(node: Node) -> tuple[str, ...]:
+    """The programs that have written the taints. They are one field: whoever wrote it last owns
+    them all. What a watch tells does not say it."""
+    return managers_of(node.metadata.managed_fields, ("spec", "taints"))
+
+
+def _out_of_service(node: Node) -> str:
+    if all(taint.key != OUT_OF_SERVICE for taint in node.spec.taints or ()):
+        return ""
+    return MANAGER if OUT_OF_SERVICE_OURS in (node.metadata.annotations or {}) else "somebody"
 
 
 def _ports(status: NodeStatus) -> tuple[str, ...]:

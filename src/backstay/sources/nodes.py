@@ -28,7 +28,7 @@ from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import LEASES, NODES
 from backstay.kube.versions import is_older
-from backstay.model.labels import LEASE_NAMESPACE, TAINT
+from backstay.model.labels import LEASE_NAMESPACE, MANAGER, TAINT
 from backstay.model.node import NodeFacts
 from backstay.seam.clock import Rng
 
@@ -165,7 +165,7 @@ class NodeSource:
             lease_changed_at=None if lease is None else lease.changed_at,
             heartbeat_changed_at=None if heartbeat is None else heartbeat.changed_at,
             exempt=row.exempt,
-            tainted=row.out_of_service
+            tainted=row.out_of_service == MANAGER
             or any(taint.startswith(f"{TAINT}:") for taint in row.taints),
         )
 
