@@ -19,12 +19,16 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 @click.command(name="manifests")
 @click.option("--image", metavar="NAME", help="The controller's image, if it is not the default.")
+@click.option("--alerts", is_flag=True, help="The alerts instead, for the Prometheus operator.")
+@click.option("--runbooks", metavar="URL", help="Where you keep docs/runbooks; with --alerts.")
 @documents_option
-def command(image: str | None, output: str) -> None:
+def command(image: str | None, alerts: bool, runbooks: str | None, output: str) -> None:
     """Print everything that an installation consists of, for kubectl apply -f -."""
     if image is not None and not _IMAGE.fullmatch(image):
         raise click.ClickException(f"{image!r} is not the name of an image.")
-    documents = manifests()
+    if runbooks is not None and not alerts:
+        raise click.UsageError("--runbooks goes with --alerts.")
+    documents = alerting(runbooks) if alerts else manifests()
     if image is not None:
         _use(image, documents)
     print_documents(documents, output=output)
@@ -38,6 +42,23 @@ def manifests() -> list[dict[str, Any]]:
         document
         for name in listed
         for document in yaml.safe_load_all((directory / name).read_text())
+    ]
+
+
+def alerting(runbooks: str | None = None) -> list[dict[str, Any]]:
+    """The alerts, with the addresses of their runbooks under ``runbooks``."""
+    text = (files("backstay") / "deploy" / "prometheus-rule.yaml").read_text()
+    documents = list(yaml.safe_load_all(text))
+    if runbooks is not None:
+        for rule in _rules(documents):
+            page = rule["annotations"]["runbook_url"].rpartition("/")[2]
+            rule["annotations"]["runbook_url"] = f"{runbooks.rstrip('/')}/{page}"
+    return documents
+
+
+def _rules(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        rule for each in documents for group in each["spec"]["groups"] for rule in group["rules"]
     ]
 
 

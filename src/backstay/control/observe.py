@@ -154,7 +154,7 @@ class Observer:
             workloads=workloads,
             confirmations=confirmations,
             testimony=testimony,
-            fleet=self._fleet(),
+            fleet=self.fleet(),
             attempts=self._history.attempts(
                 (workload.key for workload in workloads),
                 within=policy.cool_down,
@@ -163,7 +163,7 @@ class Observer:
             view_age=self._view_age(facts, now),
         )
 
-    def _fleet(self) -> Fleet:
+    def fleet(self) -> Fleet:
         return Fleet(
             nodes=len(self._nodes.cache),
             down=tuple(sorted(self.down)),

@@ -66,7 +66,7 @@ class _Family(ABC):
     def __init__(self, name: str, meaning: str, labels: Sequence[str]) -> None:
         self.name = name
         self._meaning = meaning
-        self._labels = tuple(labels)
+        self.labels = tuple(labels)
 
     def lines(self) -> Iterator[str]:
         yield f"# HELP {self.name} {_escaped(self._meaning, quotes=False)}"
@@ -77,12 +77,12 @@ class _Family(ABC):
     def _samples(self) -> Iterator[str]: ...
 
     def _check(self, labels: Labels) -> Labels:
-        if len(labels) != len(self._labels):
-            raise ValueError(f"{self.name} has the labels {self._labels}, not {labels}")
+        if len(labels) != len(self.labels):
+            raise ValueError(f"{self.name} has the labels {self.labels}, not {labels}")
         return labels
 
     def _line(self, suffix: str, labels: Labels, value: float, **more: str) -> str:
-        pairs = dict(zip(self._labels, labels, strict=True)) | more
+        pairs = dict(zip(self.labels, labels, strict=True)) | more
         within = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in pairs)
         return f"{self.name}{suffix}{f'{{{within}}}' if within else ''} {_number(value)}"
 
@@ -94,7 +94,7 @@ class Counter(_Family):
 
     def __init__(self, name: str, meaning: str, labels: Sequence[str]) -> None:
         super().__init__(name, meaning, labels)
-        self._values: dict[Labels, float] = {} if self._labels else {(): 0.0}
+        self._values: dict[Labels, float] = {} if self.labels else {(): 0.0}
 
     def add(self, *labels: str, amount: float = 1.0) -> None:
         if amount < 0:
@@ -120,7 +120,7 @@ class Gauge(_Family):
 
     def __init__(self, name: str, meaning: str, labels: Sequence[str]) -> None:
         super().__init__(name, meaning, labels)
-        self._values: dict[Labels, float] = {} if self._labels else {(): 0.0}
+        self._values: dict[Labels, float] = {} if self.labels else {(): 0.0}
 
     def set(self, value: float, *labels: str) -> None:
         self._values[self._check(labels)] = value
@@ -248,6 +248,11 @@ class Metrics:
         self.stall = gauge(
             "backstay_loop_stall_seconds", "The longest that the process was held up of late."
         )
+
+    @property
+    def labels(self) -> Mapping[str, Labels]:
+        """Of each family, by its name."""
+        return {family.name: family.labels for family in self._families}
 
     def render(self) -> bytes:
         lines = [line for family in self._families for line in family.lines()]
