@@ -82,3 +82,6 @@ def _server(row: Row, quick: bool) -> AbstractContextManager[Job]:
             return control_plane()
         case Serves.FLEET:
             return fleet(nodes=_FEW_NODES if quick else _MANY_NODES)
+        case Serves.FLEET_WITH_GUESTS:
+            nodes, guests = (_FEW_NODES, 30) if quick else (_MANY_NODES, 5 * _MANY_NODES)
+            return fleet(nodes=nodes, guests=guests)

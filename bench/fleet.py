@@ -20,12 +20,16 @@ from backstay.seam.aiohttp_serve import AiohttpServe
 from backstay.seam.serve import Inbound, ServerTls
 from backstay.seam.system import SystemClock, SystemRng
 from backstay.sim.api.server import ApiServer
+from backstay.sim.kubevirt.definitions import install as install_kubevirt
 from bench import plane
+from bench.guests import NAMESPACE, guest
 from bench.server import Setup
 
 _RENEW_EVERY = 10.0
 _TICK = 0.25
 _IMAGES = 50
+_CROWD = 200
+"""VMs on the one node that is silent, if there are any."""
 _STORED_LEASES = "leases.coordination.k8s.io"
 
 
@@ -54,12 +58,15 @@ def _image(number: int) -> dict[str, Any]:
     return {"names": [f"{repository}@sha256:{digest}", f"{repository}:v1"], "sizeBytes": 10**8}
 
 
-async def _create(server: ApiServer, path: str, body: Mapping[str, Any]) -> None:
+async def _create(server: ApiServer, path: str, body: Mapping[str, Any]) -> str:
+    """The uid that it was given."""
     headers = {"content-type": "application/json", "user-agent": "bench"}
     answer = await server.handle(
         Inbound(method="POST", path=path, headers=headers, body=msgspec.json.encode(body))
     )
     assert answer.status == 201, answer.body
+    assert isinstance(answer.body, bytes)
+    return str(msgspec.json.decode(answer.body)["metadata"]["uid"])
 
 
 async def _furnish(server: ApiServer, names: Sequence[str]) -> None:
@@ -70,6 +77,20 @@ async def _furnish(server: ApiServer, names: Sequence[str]) -> None:
     for name in names:
         await _create(server, "/api/v1/nodes", node(name))
         await _create(server, plane.LEASES_PATH, plane.lease(name))
+
+
+async def _invite(server: ApiServer, names: Sequence[str], guests: int) -> None:
+    """Many of them onto the first node, and the others onto all the rest in turn."""
+    install_kubevirt(server)
+    await _create(server, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    crowded = min(_CROWD, guests // 2)
+    others = itertools.cycle(names[1:])
+    for number in range(guests):
+        uid = ""
+        for path, body in guest(number, names[0] if number < crowded else next(others)):
+            for owner in body["metadata"].get("ownerReferences", ()):
+                owner["uid"] = uid
+            uid = await _create(server, path, body)
 
 
 async def _renew_all(server: ApiServer, names: Sequence[str]) -> None:
@@ -95,11 +116,14 @@ async def _serve(setup: Setup, pem: bytes) -> None:
     server = ApiServer(wall=SystemClock(), rng=SystemRng(1))
     names = [f"node-{number:04}" for number in range(setup.nodes)]
     await _furnish(server, names)
+    if setup.guests:
+        await _invite(server, names, setup.guests)
     listener = await AiohttpServe().listen(server.handle, tls=ServerTls(cert=pem, key=pem))
     print(listener.url.rpartition(":")[2], flush=True)
+    alive = names[1:] if setup.guests else names
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
-    renewing = asyncio.get_running_loop().create_task(_renew_all(server, names))
+    renewing = asyncio.get_running_loop().create_task(_renew_all(server, alive))
     await ended.wait()
     renewing.cancel()
     await listener.close()

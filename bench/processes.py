@@ -77,9 +77,9 @@ def server(*, pods: int = 0, events: int = 0) -> contextlib.AbstractContextManag
     return _served("bench.server", Setup(certificate="", pods=pods, events=events))
 
 
-def fleet(*, nodes: int) -> contextlib.AbstractContextManager[Job]:
+def fleet(*, nodes: int, guests: int = 0) -> contextlib.AbstractContextManager[Job]:
     """An embedded API with many nodes, as the job that leads to it."""
-    return _served("bench.fleet", Setup(certificate="", nodes=nodes))
+    return _served("bench.fleet", Setup(certificate="", nodes=nodes, guests=guests))
 
 
 @contextlib.contextmanager

@@ -38,6 +38,7 @@ class Serves(Enum):
     EVENTS = "a watch"
     CONTROL_PLANE = "a real one, with a node that lives"
     FLEET = "an embedded API with 1,000 nodes"
+    FLEET_WITH_GUESTS = "the same with 5,000 VMs, 200 of them on a node that is silent"
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,23 @@ ROWS = (
         style=Style.AFRESH,
         most_rounds=2,  # Memory varies by a percent or so.
         bar=Bar("less than 80 MB", lambda row: row.ours < 80),
+    ),
+    Row(
+        name="controller.rss_mb_5000_vms",
+        unit="MB",
+        ours=Contender("backstay run", "bench.controlling:our_memory", 60, 1),
+        peer=Contender("bare aiohttp", "bench.controlling:bare_memory", 10, 1),
+        serves=Serves.FLEET_WITH_GUESTS,
+        style=Style.AFRESH,
+        most_rounds=2,  # Memory varies by a percent or so.
+        bar=Bar("less than 110 MB", lambda row: row.ours < 110),
+    ),
+    Row(
+        name="decide.ms_200_vms",
+        unit="ms",
+        ours=Contender("backstay", "bench.deciding:ours", 200, 5),
+        peer=Contender("empty calls", "bench.deciding:bare_calls", 200, 5),
+        bar=Bar("less than 20 ms", lambda row: row.ours < 20),
     ),
     Row(
         name="controller.idle_cpu_percent_1000_nodes",

@@ -47,6 +47,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 0
     events: int = 0
     nodes: int = 0
+    guests: int = 0
 
 
 @dataclass(frozen=True)
