@@ -62,7 +62,12 @@ def node(**changes: Any) -> Json:
                 {"type": "MemoryPressure", "status": "False"},
                 {"type": "Ready", "status": "Unknown"},
             ],
-            "nodeInfo": {"bootID": "b1", "kubeletVersion": "v1.36.3", "machineID": "m1"},
+            "nodeInfo": {
+                "bootID": "b1",
+                "kubeletVersion": "v1.36.3",
+                "machineID": "m1",
+                "containerRuntimeVersion": "containerd://2.1.4",
+            },
         },
     }
     return merged(body, changes)
@@ -184,6 +189,7 @@ def test_a_node_has_every_field_in_its_place() -> None:
         kubelet_version="v1.36.3",
         heartbeat="",
         exempt=False,
+        runtime="containerd://2.1.4",
     )
 
 

@@ -39,6 +39,8 @@ async def test_every_node_has_a_line(furnished: Furnished) -> None:
 
 
 async def test_a_node_is_told_workload_by_workload(furnished: Furnished) -> None:
+    docker = {"status": {"nodeInfo": {"containerRuntimeVersion": "docker://24.0.7"}}}
+    await furnished.cluster.change("/api/v1/nodes/n1/status", docker)
     said = await furnished.cluster.run("viewer", "readiness", "node/n1")
     assert said.code == 0, said.err
     assert "VM shop/web   recovers once the death is confirmed" in said.out
@@ -49,6 +51,7 @@ async def test_a_node_is_told_workload_by_workload(furnished: Furnished) -> None
     assert "VM shop/old   IS HELD" in said.out
     assert "move disk to storage that other nodes can reach" in said.out
     assert "LEFT ALONE (1)" in said.out
+    assert "runs its containers with docker://24.0.7" in " ".join(said.out.split())
 
 
 async def test_a_program_gets_the_same_as_data(furnished: Furnished) -> None:

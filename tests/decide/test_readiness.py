@@ -147,3 +147,10 @@ def test_a_node_counts_how_its_workloads_end() -> None:
 def test_only_a_machines_run_strategy_keeps_it_down() -> None:
     assert stays_down(VM) is None
     assert stays_down(replace(VM, kind=WorkloadKind.STATEFUL_SET, run_strategy="Manual")) is None
+
+
+def test_a_runtime_that_can_outlive_its_daemon_is_noted_and_asks_for_nothing() -> None:
+    [note] = outlook(changed(facts={"runtime": "docker://24.0.7"})).notes
+    assert (note.code, note.next) == ("OutlivesItsDaemon", "")
+    for runtime in ("containerd://2.1.4", "cri-o://1.33.0", ""):
+        assert outlook(changed(facts={"runtime": runtime})).notes == ()

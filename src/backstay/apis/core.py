@@ -132,6 +132,7 @@ class NodeSpec(msgspec.Struct, frozen=True, gc=False):
 class NodeInfo(msgspec.Struct, frozen=True, gc=False):
     boot_id: str = msgspec.field(default="", name="bootID")
     kubelet_version: str = msgspec.field(default="", name="kubeletVersion")
+    runtime: str = msgspec.field(default="", name="containerRuntimeVersion")
 
 
 class NodeAddress(msgspec.Struct, frozen=True, gc=False):
@@ -187,6 +188,8 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     out_of_service: str = ""
     """Who has put the taint of that name on it, if it is there: our own name, or ``somebody``."""
     ports: tuple[str, ...] = NO_STRINGS
+    runtime: str = ""
+    """What runs its containers: ``containerd://2.1.4``."""
 
 
 def node_row(node: Node) -> NodeRow:
@@ -201,6 +204,7 @@ def node_row(node: Node) -> NodeRow:
         unschedulable=bool(node.spec.unschedulable),
         taints=tuple(share(f"{t.key}:{t.effect}") for t in node.spec.taints or ()),
         kubelet_version=share(info.kubelet_version),
+        runtime=share(info.runtime),
         heartbeat=(meta.annotations or {}).get(HEARTBEAT, ""),
         exempt=(meta.labels or {}).get(EXEMPT) == "true",
         out_of_service=_out_of_service(node),

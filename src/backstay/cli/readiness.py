@@ -57,6 +57,7 @@ class NodeReadiness(msgspec.Struct, frozen=True, kw_only=True):
     left: int
     proof: tuple[str, ...]
     workloads: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def ours(self) -> int:
@@ -132,6 +133,7 @@ def _judged(picture: Picture, node: Sight, workloads: Sequence[Workload]) -> Nod
         left=outlook.count(Ending.LEFT),
         proof=outlook.proof,
         workloads=tuple(map(_line, outlook.outlooks)),
+        notes=tuple(f"{why.sentence} ({why.code})" for why in outlook.notes),
     )
 
 
@@ -162,12 +164,17 @@ def _summary(report: Readiness) -> str:
     parts = [
         paragraph(_in_short(report.nodes, if_any)),
         columns(("NODE", "WORKLOADS", "RECOVER", "THE OTHERS"), rows),
+        _notes(report.nodes),
         _unread(report),
     ]
     worst = max(report.nodes, key=lambda node: node.ours - node.recover, default=None)
     if worst and worst.ours > worst.recover:
         parts.append("\n".join(next_steps([f"backstay readiness node/{worst.node}"])))
     return join(parts)
+
+
+def _notes(nodes: Sequence[NodeReadiness]) -> str:
+    return "\n".join(paragraph(f"Note: {note}") for node in nodes for note in node.notes)
 
 
 def _named(node: NodeReadiness) -> str:
@@ -210,7 +217,7 @@ def _detail(report: Readiness) -> str:
     [node] = report.nodes
     ours = [line for line in node.workloads if line.ending is not Ending.LEFT]
     left = [line for line in node.workloads if line.ending is Ending.LEFT]
-    parts = [paragraph(_in_short(report.nodes, _if_it_died(node)))]
+    parts = [paragraph(_in_short(report.nodes, _if_it_died(node))), _notes(report.nodes)]
     parts += [_block(line) for line in ours]
     if left:
         parts.append(_left(left))

@@ -4,7 +4,7 @@ The very decision of a failover, asked of a death that has not happened: once wi
 prove it, which shows what is held; once with a person's word, which shows what that would settle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -14,12 +14,14 @@ from backstay.decide.guests import aftermath, notes
 from backstay.decide.policy import terms_of
 from backstay.decide.storm import Fleet
 from backstay.model.evidence import Confirmation, Testimony
-from backstay.model.node import Life, NodeLife
+from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Detach, Job, Mode, Ownership, Policy, Terms, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
 
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+_DOCKER = "docker://"
 
 _NEVER_STARTS = frozenset({Reason.AddressBound.name, Reason.AddressUnreadable.name})
 """What is wrong with how it asks for addresses, and keeps its new pod from starting."""
@@ -58,11 +60,13 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 class NodeOutlook(msgspec.Struct, frozen=True):
-    """One node. ``proof`` says what could prove its death at present."""
+    """One node. ``proof`` says what could prove its death at present, ``notes`` what makes that
+    harder."""
 
     node: str
     outlooks: tuple[Outlook, ...]
     proof: tuple[str, ...]
+    notes: tuple[Why, ...] = ()
 
     @property
     def recovering(self) -> int:
@@ -81,7 +85,13 @@ def readiness(snapshot: Snapshot, *, times: Times, chain: Sequence[Check]) -> No
         _outlook(before, after, snapshot)
         for before, after in zip(unproven.verdicts, proven.verdicts, strict=True)
     )
-    return NodeOutlook(snapshot.facts.name, outlooks, ("a person: backstay confirm-dead",))
+    proof = ("a person: backstay confirm-dead",)
+    return NodeOutlook(snapshot.facts.name, outlooks, proof, tuple(_hardships(snapshot.facts)))
+
+
+def _hardships(facts: NodeFacts) -> Iterator[Why]:
+    if facts.runtime.startswith(_DOCKER):
+        yield Reason.OutlivesItsDaemon.because(node=facts.name, runtime=facts.runtime)
 
 
 def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot) -> Outlook:

@@ -45,6 +45,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     exempt: bool = False
     tainted: bool = False
     """A taint of ours is on it."""
+    runtime: str = ""
+    """What runs its containers, with its version."""
 
 
 class NodeLife(msgspec.Struct, frozen=True, kw_only=True):

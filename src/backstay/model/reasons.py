@@ -477,6 +477,12 @@ class Reason(Enum):
         "Whether the workload could use this volume on another node cannot be told in advance.",
         "kubectl describe pvc {volume} -n {namespace}",
     )
+    OutlivesItsDaemon = Entry(
+        "{node} runs its containers with {runtime}, which can keep them alive when it dies itself.",
+        "With live-restore the containers of Docker, and the guests in them, run on while its daemon "
+        "and the kubelet are dead. Such a node looks dead and still writes, so its silence says "
+        "even less than that of others. It is a fact to know, and nothing has to be done.",
+    )
     LeavesDataBehind = Entry(
         "What it has written to {where} stays on {node}.",
         "The volume is a part of the node or of the pod, and does not follow to another node.",

@@ -165,6 +165,7 @@ class NodeSource:
             lease_changed_at=None if lease is None else lease.changed_at,
             heartbeat_changed_at=None if heartbeat is None else heartbeat.changed_at,
             exempt=row.exempt,
+            runtime=row.runtime,
             tainted=row.out_of_service == MANAGER
             or any(taint.startswith(f"{TAINT}:") for taint in row.taints),
         )

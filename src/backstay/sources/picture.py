@@ -436,6 +436,7 @@ def _sight(
         lease_changed_at=renewed,
         heartbeat_changed_at=moment(row.heartbeat),
         exempt=row.exempt,
+        runtime=row.runtime,
         tainted=any(taint.startswith(f"{TAINT}:") for taint in row.taints),
     )
     words = tuple(word for word in confirmations if word.node == row.key)
