@@ -13,8 +13,8 @@ from backstay.settings import Settings, disagreement, signed
 from backstay.sim.world import World
 from tests.control.rig import Scene
 
-USUAL = Settings(identity="a")
-HASTY = Settings(identity="b", times=Times(lost=30.0))
+USUAL = Settings(identity="a", node_name="n1")
+HASTY = Settings(identity="b", node_name="n2", times=Times(lost=30.0))
 
 
 def test_controllers_with_the_same_settings_agree_wherever_they_listen() -> None:

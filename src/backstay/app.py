@@ -46,7 +46,9 @@ from backstay.settings import Settings, disagreement
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
 from backstay.sources.past import ApiWentBack, Past
+from backstay.sources.reach import ReachSource
 from backstay.sources.testimony import Source
+from backstay.sources.views import Views
 
 _log = logging.getLogger("backstay.app")
 
@@ -64,6 +66,7 @@ class Parts(TypedDict, total=False):
     loop: type[FailoverLoop]
     observer: type[Observer]
     leadership: type[Leadership]
+    reach: type[ReachSource]
 
 
 class App:
@@ -80,6 +83,7 @@ class App:
         loop: type[FailoverLoop] = FailoverLoop,
         observer: type[Observer] = Observer,
         leadership: type[Leadership] = Leadership,
+        reach: type[ReachSource] = ReachSource,
         past: Past | None = None,
     ) -> None:
         times = settings.times
@@ -102,7 +106,17 @@ class App:
             window=times.suspect,
             on_look=self._looked,
         )
-        self.sources: tuple[Source, ...] = ()
+        self.reach = reach(
+            seams.transport,
+            self.nodes,
+            Views(
+                client, rng=seams.rng, namespace=settings.namespace, node=settings.node_name
+            ),
+            interval=settings.knock,
+            deadline=0.6 * settings.knock,
+            patience=times.presume,
+        )
+        self.sources: tuple[Source, ...] = (self.reach,)
         history = History(seams.wall)
         self.observer = observer(
             client, self.nodes, self.operator, sources=self.sources, history=history, times=times
@@ -266,6 +280,7 @@ class App:
         measured.nodes.set_all({state.value: float(n) for state, n in self._states().items()})
         measured.held.set_all(self._held_by_code())
         measured.api_age.set(self.nodes.age(now), "leases")
+        measured.evidence_age.set_all(self._evidence_ages(now))
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)
@@ -306,6 +321,9 @@ class App:
             yield Reason.ApiRolledBack.because(because=self.past.words).sentence
         if self.past.trouble:
             yield f"The API's version is kept in memory alone: {self.past.trouble}."
+        for source in self.sources:
+            if source.trouble:
+                yield f"{source.trouble[0].upper()}{source.trouble[1:]}."
         if self.recorder is not None and self.recorder.trouble:
             yield f"The flight recorder loses decisions: {self.recorder.trouble}."
 
@@ -318,6 +336,11 @@ class App:
         return Counter(
             dict.fromkeys(Life, 0) | Counter(w.life.state for w in self.observer.watched.values())
         )
+
+    def _evidence_ages(self, now: float) -> dict[str, float]:
+        """Of the sources that are in use."""
+        age = self.reach.age(now)
+        return {} if age is None else {self.reach.name: age}
 
     def _held_by_code(self) -> dict[str, float]:
         held = (v.why.code for d in self.loop.decisions.values() for v in d.held)

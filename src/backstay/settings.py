@@ -15,7 +15,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """``identity`` must be unique to the process; an address of "" serves nothing.
 
     ``recorder`` is the flight recorder's directory; without one nothing is recorded to disk.
-    ``webhook`` is whom else to tell.
+    ``webhook`` is whom else to tell. ``node_name`` is the node that it runs on: without it, what it
+    cannot reach proves nothing. ``knock`` is how often a silent node is knocked at.
     """
 
     identity: str
@@ -23,7 +24,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: str = "backstay-controller"
     lease_times: LeaseTimes = LeaseTimes()
     times: Times = Times()
+    node_name: str = ""
     poll_leases: float = 2.5
+    knock: float = 5.0
     host: str = ""
     port: int = 8080
     recorder: str = ""

@@ -429,7 +429,12 @@ def test_without_the_check_for_proof_a_cut_off_node_is_robbed() -> None:
 
 def test_without_the_check_for_a_living_guest_it_is_marked_although_it_runs() -> None:
     async def scene(s: Scene) -> None:
-        checks = (failover.is_guest_alive, failover.is_evidence_contradicted, failover.is_it_proven)
+        checks = (
+            failover.is_guest_alive,
+            failover.does_node_answer,
+            failover.is_evidence_contradicted,
+            failover.is_it_proven,
+        )
         victim = await set_up(s, "a", chain=without(*checks))
         s.cluster.nodes[victim].kill_kubelet()
         await until_lost(s, victim)

@@ -72,8 +72,8 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
         *(Need(verb, resource) for verb, resource in (*read, *written)),
         Need("patch", INCIDENTS, "status"),
         *(Need(verb, LEASES, namespace=LEASE_NAMESPACE) for verb in ("get", "list")),
-        Need("create", LEASES, namespace=namespace),
-        *(Need(v, LEASES, "", namespace, lease) for v in ("get", "list", "watch", "patch")),
+        *(Need(v, LEASES, namespace=namespace) for v in ("list", "watch", "create", "patch")),
+        Need("get", LEASES, namespace=namespace, name=lease),
         *(
             Need(verb, CONFIG_MAPS, namespace=namespace)
             for verb in ("get", "list", "create", "patch", "delete")

@@ -48,6 +48,7 @@ class Options:
     target: Target
     namespace: str
     identity: str | None
+    node_name: str
     host: str
     port: int
     recorder: str
@@ -65,6 +66,12 @@ class Options:
     "--namespace", default="backstay-system", show_default=True, help="Where its lease is."
 )
 @click.option("--identity", metavar="NAME", help="What it calls itself, instead of this host.")
+@click.option(
+    "--node-name",
+    metavar="NODE",
+    default="",
+    help="The node that it runs on. Silence counts only if it is seen from two nodes.",
+)
 @click.option(
     "--metrics-address",
     metavar="HOST:PORT",
@@ -100,6 +107,7 @@ def command(
     embedded: bool,
     namespace: str,
     identity: str | None,
+    node_name: str,
     metrics_address: str,
     recorder: str,
     notify_url_file: str,
@@ -124,6 +132,7 @@ def command(
         target=Target(kubeconfig, context),
         namespace=namespace,
         identity=identity,
+        node_name=node_name,
         host=host,
         port=port,
         recorder=recorder,
@@ -204,7 +213,9 @@ def _settings(options: Options, seams: Seams, webhook: Webhook | None) -> Settin
         namespace=options.namespace,
         lease_times=options.lease_times,
         times=Times().scaled(options.scale),
+        node_name=options.node_name,
         poll_leases=Settings(identity="").poll_leases * options.scale,
+        knock=Settings(identity="").knock * options.scale,
         host=options.host,
         port=options.port,
         recorder=options.recorder,

@@ -27,7 +27,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.resource import LEASES, NAMESPACES, NODES, Resource
-from backstay.model.labels import COMPONENT, TAINT
+from backstay.model.labels import COMPONENT, TAINT, VIEW
 from backstay.settings import Settings
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -272,15 +272,19 @@ class _Search:
         ]
 
     async def _leases(self, namespaces: set[str]) -> list[Piece]:
-        """The one by which the controllers agree who leads; they made it themselves."""
+        """The one by which the controllers agree who leads, and those in which they tell each
+        other what they see; they made them themselves."""
         name = Settings(identity="uninstall").lease
         found = []
         for namespace in sorted(namespaces):
-            reply = await self._client.list(
-                LEASES, namespace=namespace, fields=f"metadata.name={name}"
-            )
-            rows = _ANY.page(reply.body, call=reply.call).rows
-            found += [_piece(LEASES, row) for row in rows]
+            for reply in (
+                await self._client.list(
+                    LEASES, namespace=namespace, fields=f"metadata.name={name}"
+                ),
+                await self._client.list(LEASES, namespace=namespace, labels=f"{VIEW}=true"),
+            ):
+                rows = _ANY.page(reply.body, call=reply.call).rows
+                found += [_piece(LEASES, row) for row in rows]
         return found
 
     async def _foreign(self) -> tuple[str, ...]:

@@ -75,6 +75,8 @@ class Wires:
     def __init__(self, latency: Callable[[], float]) -> None:
         self.latency = latency
         self._blocked: set[tuple[str, str]] = set()
+        self._mute: set[str] = set()
+        self._deaf: set[str] = set()
         self._without_power: set[str] = set()
         self._slow: dict[str, float] = {}
         self._held: dict[Pipe, None] = {}
@@ -108,8 +110,22 @@ class Wires:
         self._blocked.discard((source, target))
         self._changed()
 
+    def wall_off(self, name: str, *, mute: bool = True, deaf: bool = True) -> None:
+        """Nothing gets from it, or to it, whoever is or will be there; except on its machine, whose
+        programs are named ``machine/program``."""
+        if mute:
+            self._mute.add(name)
+        if deaf:
+            self._deaf.add(name)
+
+    def open_up(self, name: str) -> None:
+        self._mute.discard(name)
+        self._deaf.discard(name)
+        self._changed()
+
     def heal(self) -> None:
-        self._blocked.clear()
+        for each in (self._blocked, self._mute, self._deaf):
+            each.clear()
         self._changed()
 
     def power_off(self, name: str) -> None:
@@ -126,7 +142,15 @@ class Wires:
         return name not in self._without_power
 
     def are_open(self, source: str, target: str) -> bool:
-        return (source, target) not in self._blocked and target not in self._without_power
+        return (
+            (source, target) not in self._blocked
+            and target not in self._without_power
+            and not ((self._mute or self._deaf) and self._is_walled_off(source, target))
+        )
+
+    def _is_walled_off(self, source: str, target: str) -> bool:
+        apart = source.partition("/")[0] != target.partition("/")[0]
+        return apart and (source in self._mute or target in self._deaf)
 
     def join(self, one: str, other: str) -> bool:
         """Whether there is a way there and back, as a new connection needs it."""

@@ -119,6 +119,12 @@ class ReachSource:
             )
         return ""
 
+    def age(self, now: float) -> float | None:
+        """How long ago a kubelet last answered us; None while we have nobody to look after."""
+        if not self._watches:
+            return None
+        return now - max((at for at, _ in self._proven.values()), default=float("-inf"))
+
     def watch(self, nodes: Sequence[NodeFacts]) -> None:
         before, self._watches = self._watches, {}
         for node in nodes:

@@ -211,6 +211,8 @@ class WorldMachine:
 
     def heal(self) -> None:
         self._cut = None
+        for process in self._processes():
+            self._world.wires.open_up(process.name)
         for source, target in self._blocked:
             self._world.wires.unblock(source, target)
         self._blocked.clear()
@@ -230,13 +232,11 @@ class WorldMachine:
             yield self._world.processes[f"{self._name}/{name}"]
 
     def _block(self, mine: str, what: Cut) -> None:
-        """From all that is elsewhere now; what begins elsewhere later was not there to be cut."""
+        wires = self._world.wires
+        if what is not Cut.API:
+            wires.wall_off(mine, mute=what is not Cut.IN, deaf=what is not Cut.OUT)
+            return
         for other in self._world.processes:
-            if other.startswith(f"{self._name}/"):
-                continue
-            if what is Cut.API and not other.startswith(f"{CONTROL_PLANE}/"):
-                continue
-            ways = {Cut.OUT: [(mine, other)], Cut.IN: [(other, mine)]}
-            for way in ways.get(what, [(mine, other), (other, mine)]):
-                self._world.wires.block(*way)
-                self._blocked.append(way)
+            if other.startswith(f"{CONTROL_PLANE}/"):
+                wires.part([mine], [other])
+                self._blocked += [(mine, other), (other, mine)]
