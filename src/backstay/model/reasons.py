@@ -479,9 +479,9 @@ class Reason(Enum):
     )
     OutlivesItsDaemon = Entry(
         "{node} runs its containers with {runtime}, which can keep them alive when it dies itself.",
-        "With live-restore the containers of Docker, and the guests in them, run on while its daemon "
-        "and the kubelet are dead. Such a node looks dead and still writes, so its silence says "
-        "even less than that of others. It is a fact to know, and nothing has to be done.",
+        "With live-restore the containers of Docker, and the guests in them, run on while its "
+        "daemon and the kubelet are dead. Such a node looks dead and still writes, so its silence "
+        "says even less than that of others. It is a fact to know, and nothing has to be done.",
     )
     LeavesDataBehind = Entry(
         "What it has written to {where} stays on {node}.",
