@@ -17,6 +17,7 @@ from backstay.apis.core import NodeRow
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard
 from backstay.control.history import History
+from backstay.control.machines import Machines
 from backstay.control.observe import Observer
 from backstay.control.sweep import Sweeper
 from backstay.control.tell import Teller
@@ -43,6 +44,7 @@ from backstay.record.recorder import FlightRecorder
 from backstay.seam import Seams
 from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
+from backstay.sources.guests import GuestSource
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
 from backstay.sources.past import ApiWentBack, Past
@@ -63,6 +65,8 @@ class Parts(TypedDict, total=False):
 
     chain: Sequence[Check]
     guard: type[Guard]
+    machines: type[Machines]
+    guests: type[GuestSource]
     loop: type[FailoverLoop]
     observer: type[Observer]
     leadership: type[Leadership]
@@ -80,6 +84,8 @@ class App:
         *,
         chain: Sequence[Check] = CHAIN,
         guard: type[Guard] = Guard,
+        machines: type[Machines] = Machines,
+        guests: type[GuestSource] = GuestSource,
         loop: type[FailoverLoop] = FailoverLoop,
         observer: type[Observer] = Observer,
         leadership: type[Leadership] = Leadership,
@@ -109,14 +115,13 @@ class App:
         self.reach = reach(
             seams.transport,
             self.nodes,
-            Views(
-                client, rng=seams.rng, namespace=settings.namespace, node=settings.node_name
-            ),
+            Views(client, rng=seams.rng, namespace=settings.namespace, node=settings.node_name),
             interval=settings.knock,
             deadline=0.6 * settings.knock,
             patience=times.presume,
         )
-        self.sources: tuple[Source, ...] = (self.reach,)
+        self.guests = guests(client, self.nodes, interval=settings.poll_leases)
+        self.sources: tuple[Source, ...] = (self.reach, self.guests)
         history = History(seams.wall)
         self.observer = observer(
             client, self.nodes, self.operator, sources=self.sources, history=history, times=times
@@ -127,6 +132,7 @@ class App:
             observer=self.observer,
             history=history,
             guard=guard(client, self.observer, times=times, chain=chain, wall=seams.wall),
+            machines=machines(client, self.observer, times=times, chain=chain),
             book=self.book,
             teller=Teller(
                 herald=Herald(self.events),

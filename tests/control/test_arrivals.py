@@ -16,7 +16,7 @@ from backstay.kube.events import EventRecorder
 from backstay.kube.resource import EVENTS, NAMESPACES
 from backstay.model.incident import IncidentStatus, Progress, WorkloadRecord
 from backstay.model.node import Life, NodeFacts
-from backstay.model.policy import Times
+from backstay.model.policy import Policy, Times
 from backstay.record.blackbox import BlackBox
 from backstay.record.events import Herald
 from backstay.record.incidents import IncidentBook
@@ -86,7 +86,8 @@ class Port:
         )
 
     async def look(self, progress: Progress) -> dict[str, Advance]:
-        return await self.arrivals.look(FACTS, self.incident(progress), self.laps)
+        incident = self.incident(progress)
+        return (await self.arrivals.look(FACTS, incident, self.laps, Policy())).advances
 
 
 async def port() -> Port:

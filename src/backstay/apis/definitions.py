@@ -143,7 +143,7 @@ def _incident_status() -> Schema:
         "workload": _TEXT, "progress": _TEXT, "code": _TEXT, "sentence": _TEXT, "next": _TEXT,
         "volumes": _list(_object({"claim": _NAME, "volume": _NAME, "shared": _YES_OR_NO})),
         "uids": _list(_ID), "ready": {"type": "boolean"}, "releasedAfter": _SECONDS,
-        "runningAfter": _SECONDS, "readyAfter": _SECONDS,
+        "runningAfter": _SECONDS, "readyAfter": _SECONDS, "replacedBy": _TEXT,
         "phases": _list(_object({"phase": _TEXT, "at": _TEXT})),
     }  # fmt: skip
     stage = {"stage": _TEXT, "seconds": _SECONDS}

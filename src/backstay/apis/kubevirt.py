@@ -74,7 +74,7 @@ class InstanceRow(msgspec.Struct, frozen=True):
     ``addresses`` is what it says of those that it is to have, as it says it.
 
     ``migratable`` is None while nobody has said so, and ``immovable`` is why it is not. ``pods``
-    are the uids of all its launchers.
+    are the nodes of all its launchers, by their uids.
     """
 
     key: str
@@ -93,7 +93,7 @@ class InstanceRow(msgspec.Struct, frozen=True):
     paused: bool = False
     migratable: bool | None = None
     immovable: str = ""
-    pods: tuple[str, ...] = ()
+    pods: dict[str, str] = {}
 
 
 def instance_row(instance: Instance) -> InstanceRow:
@@ -119,7 +119,7 @@ def instance_row(instance: Instance) -> InstanceRow:
         paused=_is_true(status.conditions, "Paused"),
         migratable=None if migratable is None else migratable.status == "True",
         immovable="" if migratable is None else migratable.message or migratable.reason,
-        pods=tuple(status.active_pods or ()),
+        pods=status.active_pods or {},
     )
 
 

@@ -7,6 +7,8 @@ are not plainly healthy. Whoever leads does more, one node at a time each:
 * decides (``decide/failover.py``) and tells the decision, also when it is not to act,
 * opens an incident when the node is lost, and adopts the one that an earlier leader opened,
 * has the guard release what may be released, and watches it come up elsewhere,
+* has KubeVirt move what lives on without a kubelet, and start what nobody else would, if policies
+  say so (``machines.py``),
 * gives the node back when it returns: our taint goes when nothing of the incident is left there.
 
 Nothing is kept that the API does not know. A successor finds incidents, marks and taints, and
@@ -23,6 +25,7 @@ from backstay.control.guard import Guard, Outcome
 from backstay.control.history import History
 from backstay.control.incident import OpenIncident
 from backstay.control.laps import Laps
+from backstay.control.machines import Machines
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
 from backstay.control.volumes import Volumes
@@ -35,6 +38,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
+from backstay.model.evidence import Scope
 from backstay.model.incident import Progress
 from backstay.model.node import Life
 from backstay.model.policy import Policy, Times
@@ -47,6 +51,8 @@ from backstay.seam.clock import Rng
 from backstay.sources.nodes import NodeSource
 
 _PARALLEL = 8
+
+_ARRIVED = (Progress.RECOVERED, Progress.STAYS_DOWN)
 
 _SOON = 0.5
 """Seconds until the next look where something is about to happen."""
@@ -66,6 +72,7 @@ class FailoverLoop:
         observer: Observer,
         history: History,
         guard: Guard,
+        machines: Machines,
         book: IncidentBook,
         teller: Teller,
         rng: Rng,
@@ -80,6 +87,7 @@ class FailoverLoop:
         self._observer = observer
         self._history = history
         self._guard = guard
+        self._machines = machines
         self._book = book
         self._teller = teller
         self._rng = rng
@@ -171,16 +179,20 @@ class FailoverLoop:
         name = snapshot.facts.name
         incident = await self._incident_of(snapshot, term)
         moments: list[Why] = []
+        told = partial(self._note, snapshot, moments)
         outcome, freed = Outcome(), ""
         if decision.releases:
             outcome = await self._release(snapshot, incident, moments, term)
         else:
-            freed = await self._volumes.free(
-                snapshot, decision, incident, term=term, told=partial(self._note, snapshot, moments)
-            )
+            freed = await self._volumes.free(snapshot, decision, incident, term=term, told=told)
+            if decision.rescues:
+                freed = await self._machines.rescue(name, term=term, incident=incident, told=told)
         laps = self._laps_of(snapshot)
         advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome, laps)
-        advances |= await self._arrivals.look(snapshot.facts, incident, laps)
+        arrived = await self._arrivals.look(snapshot.facts, incident, laps, self._observer.policy)
+        advances |= arrived.advances | self._migrated(decision, incident)
+        if arrived.due:
+            await self._machines.start(name, arrived.due, term=term, told=told)
         if outcome.why is not None:
             self._note(snapshot, moments, outcome.why)
         snapshot = self._observer.look(name) or snapshot
@@ -233,7 +245,7 @@ class FailoverLoop:
         if watched is not None:
             # A predecessor may have done it all and died before it could say so.
             nothing_left = done and bool(decision.evidence) and snapshot.facts.tainted
-            watched.proven = watched.proven or outcome.proof is not None or nothing_left
+            watched.proven = watched.proven or _is_death(outcome) or nothing_left
             watched.recovered = watched.proven and done
         if outcome.released or outcome.why is not None:
             self._waiting_since.pop(decision.node, None)
@@ -276,6 +288,15 @@ class FailoverLoop:
             self._teller.released(advance.why, node=snapshot.facts, workload=workload)
         return advances
 
+    def _migrated(self, decision: Decision, incident: OpenIncident) -> dict[str, Advance]:
+        """What runs elsewhere by now, because KubeVirt has moved it at our request."""
+        known = {r.workload for r in incident.row.status.workloads if r.progress in _ARRIVED}
+        return {
+            verdict.workload.key: Advance(Progress.RECOVERED, verdict.why)
+            for verdict in decision.verdicts
+            if verdict.why.code == Reason.Migrated.name and verdict.workload.key not in known
+        }
+
     async def _incident_of(self, snapshot: Snapshot, term: Term) -> OpenIncident:
         facts = snapshot.facts
         known = self.incidents.get(facts.name)
@@ -298,8 +319,8 @@ class FailoverLoop:
         incident = self.incidents.get(facts.name)
         if incident is not None:
             laps = self._laps_of(snapshot)
-            advances = await self._arrivals.look(facts, incident, laps)
-            await incident.tell(snapshot, decision, term=term, advances=advances)
+            arrived = await self._arrivals.look(facts, incident, laps, self._observer.policy)
+            await incident.tell(snapshot, decision, term=term, advances=arrived.advances)
         if facts.tainted and self._is_clean(snapshot, incident):
             await self._guard.let_go(facts.name, uid=facts.uid, term=term)
         return Done()
@@ -366,6 +387,12 @@ class FailoverLoop:
 def _heard_of(snapshot: Snapshot, incident: OpenIncident) -> bool:
     facts = snapshot.facts
     return facts.lease_changed_at is not None or facts.boot_id != incident.row.spec.boot_id
+
+
+def _is_death(outcome: Outcome) -> bool:
+    """Whether what was proven is more than that some guests have stopped."""
+    proof = outcome.proof
+    return proof is not None and any(e.kind.scope is not Scope.GUEST for e in proof.evidence)
 
 
 def _released(workload: Workload, policy: Policy, *, after: float | None) -> Advance:

@@ -67,6 +67,11 @@ class Observer:
         self._history = history
         self._times = times
 
+    @property
+    def policy(self) -> Policy:
+        """What holds now, in all namespaces."""
+        return self._operator.policy
+
     def look(self, name: str) -> Snapshot | None:
         """From what is at hand; None if there is no such node."""
         facts = self._nodes.facts(name)

@@ -17,6 +17,7 @@ import msgspec
 from backstay.decide import life as lives
 from backstay.decide import proof
 from backstay.decide.policy import terms_of
+from backstay.decide.rescue import Rescue, Way, move_of, rescue
 from backstay.decide.storm import Fleet, is_storm, most_down
 from backstay.model.evidence import Confirmation, Evidence, Scope, Strength, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
@@ -60,6 +61,10 @@ class Action(StrEnum):
     """It is down and we would help, but something stands in the way."""
     RELEASE = "Release"
     """Take it from the node, through barrier and proof."""
+    MIGRATE = "Migrate"
+    """Its kubelet is dead and it is not: have KubeVirt move it while it runs."""
+    STOP = "Stop"
+    """The same, where it cannot be moved: have virt-handler shut it down."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -87,6 +92,11 @@ class Decision(msgspec.Struct, frozen=True):
         return tuple(v for v in self.verdicts if v.action is Action.HOLD)
 
     @property
+    def rescues(self) -> tuple[Verdict, ...]:
+        """What KubeVirt is to be asked to move away from a dead kubelet."""
+        return tuple(v for v in self.verdicts if v.action in (Action.MIGRATE, Action.STOP))
+
+    @property
     def releases(self) -> tuple[Verdict, ...]:
         return tuple(v for v in self.verdicts if v.action is Action.RELEASE)
 
@@ -95,7 +105,7 @@ class Case(msgspec.Struct, frozen=True):
     """One workload in its snapshot: what a check is asked about.
 
     ``proofs`` is all that counts, ``evidence`` that which is enough for this workload on its
-    ``terms``.
+    ``terms``. ``rescue`` is what is done for it if it is alive and only its kubelet is not.
     """
 
     snapshot: Snapshot
@@ -107,6 +117,7 @@ class Case(msgspec.Struct, frozen=True):
     times: Times
     ahead: int = 0
     """How many others are released before it by the same decision."""
+    rescue: Rescue | None = None
 
 
 class Objection(msgspec.Struct, frozen=True):
@@ -160,7 +171,11 @@ def _case(
 ) -> Case:
     terms = terms_of(workload, snapshot.policy)
     enough = proof.best(found, workload, terms)
-    return Case(snapshot, workload, terms, found, enough, now, times)
+    case = Case(snapshot, workload, terms, found, enough, now, times)
+    if not _lives_on(case):
+        return case
+    way = rescue(workload, terms, snapshot.testimony, now, times=times)
+    return msgspec.structs.replace(case, rescue=way)
 
 
 def _turn(case: Case) -> tuple[int, str]:
@@ -178,8 +193,13 @@ def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
     for answer in _answers(case, chain):
         if answer.objection is not None:
             return Verdict(case.workload, answer.objection.action, answer.objection.why)
+    if case.rescue is not None:
+        return Verdict(case.workload, _DEEDS[case.rescue.way], case.rescue.why)
     why = Reason.MayBeReleased.because(workload=case.workload, node=case.snapshot.facts.name)
     return Verdict(case.workload, Action.RELEASE, why, case.evidence, case.terms.detach)
+
+
+_DEEDS = {Way.MIGRATE: Action.MIGRATE, Way.STOP: Action.STOP, Way.WAIT: Action.HOLD}
 
 
 # The checks, each the answer to one question
@@ -200,6 +220,10 @@ def has_it_ended(case: Case) -> Objection | None:
 
 def does_it_run_elsewhere(case: Case) -> Objection | None:
     workload, node = case.workload, case.snapshot.facts.name
+    move = move_of(workload, case.snapshot.testimony)
+    if move is not None and move.succeeded:
+        why = Reason.Migrated.because(workload=workload, target=move.target or "another node")
+        return Objection(Action.LEAVE, why)
     if not workload.runs_on:
         return None
     why = Reason.RunsElsewhere.because(workload=workload, target=workload.runs_on, node=node)
@@ -297,18 +321,29 @@ def is_evidence_contradicted(case: Case) -> Objection | None:
 
 
 def is_guest_alive(case: Case) -> Objection | None:
-    snapshot = case.snapshot
-    if _is_stopped(case) or not lives.guests_alive(snapshot.life, snapshot.facts, case.times):
+    """What its policy asks to do for it then is done only if no other check objects."""
+    if not _lives_on(case):
         return None
-    why = Reason.GuestAliveKubeletDead.because(node=snapshot.facts.name, workload=case.workload)
-    return Objection(Action.HOLD, why)
+    if case.rescue is None:
+        node, workload = case.snapshot.facts.name, case.workload
+        why = Reason.GuestAliveKubeletDead.because(node=node, workload=workload)
+        return Objection(Action.HOLD, why)
+    return Objection(Action.HOLD, case.rescue.why) if case.rescue.way is Way.WAIT else None
+
+
+def _lives_on(case: Case) -> bool:
+    """Whether its kubelet has died, and it has not."""
+    snapshot = case.snapshot
+    return not _is_stopped(case) and lives.guests_alive(snapshot.life, snapshot.facts, case.times)
 
 
 def does_node_answer(case: Case) -> Objection | None:
     """Something at the node answers, be it with a refusal: it has power, and may run guests."""
     facts = case.snapshot.facts
     answer = proof.answered(case.snapshot.heard, case.times)
-    if answer is None or (case.evidence and case.evidence.kind.scope is not Scope.NODE):
+    if answer is None or case.rescue is not None:
+        return None
+    if case.evidence and case.evidence.kind.scope is not Scope.NODE:
         return None
     why = Reason.NodeAnswers.because(node=facts.name, channel=answer.channel)
     return Objection(Action.HOLD, why)
@@ -328,7 +363,8 @@ def has_it_been_tried_too_often(case: Case) -> Objection | None:
 
 
 def is_it_proven(case: Case) -> Objection | None:
-    if case.evidence is not None:
+    """A guest that is moved alive needs no proof of a death: nothing is taken from its node."""
+    if case.evidence is not None or case.rescue is not None:
         return None
     workload, facts = case.workload, case.snapshot.facts
     for confirmation in case.snapshot.confirmations:
@@ -362,12 +398,15 @@ def _missing(case: Case) -> str:
 def is_it_a_storm(case: Case) -> Objection | None:
     """After the question of proof, because what is observed goes on in a storm, at a walk."""
     fleet, policy = case.snapshot.fleet, case.snapshot.policy
-    if case.evidence is None or not is_storm(fleet, policy):
+    if not is_storm(fleet, policy):
         return None
-    presumed = case.evidence.kind.strength is Strength.PRESUMED
-    if not presumed and fleet.released + case.ahead < policy.storm_pace:
+    evidence, silent = case.evidence, case.rescue is not None
+    if evidence is not None:
+        silent = silent or evidence.kind.strength is Strength.PRESUMED
+    paced = evidence is not None and fleet.released + case.ahead >= policy.storm_pace
+    if not silent and not paced:
         return None
-    reason = Reason.StormHold if presumed else Reason.StormPaced
+    reason = Reason.StormHold if silent else Reason.StormPaced
     most = most_down(fleet.nodes, policy)
     why = reason.because(
         workload=case.workload, count=len(fleet.down), nodes=fleet.nodes, most=most

@@ -88,6 +88,16 @@ def can_be_started(workload: Workload) -> bool:
     )
 
 
+def is_due_to_start(workload: Workload) -> bool:
+    """Whether it is down for good unless somebody asks KubeVirt to start it, as it stands now."""
+    guest = workload.guest or _NOT_READ
+    if not can_be_started(workload) or guest.asked or guest.going:
+        return False
+    if workload.run_strategy == "Manual":
+        return guest.gone or guest.phase in ("Succeeded", "Failed")
+    return guest.gone or guest.phase == "Succeeded"
+
+
 def notes(workload: Workload, terms: Terms) -> tuple[Why, ...]:
     """What is worth knowing in advance of how it would come back."""
     guest = workload.guest or _NOT_READ

@@ -155,6 +155,28 @@ class GuestStop(msgspec.Struct, frozen=True, kw_only=True):
     observed_at: float
 
 
+class GuestMove(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A migration that we have asked for. ``since`` is when we first saw it."""
+
+    guest: str
+    """``namespace/name`` of its VMI."""
+    launcher: str
+    """The uid of the pod that it is moved away from."""
+    phase: str
+    since: float
+    target: str = ""
+    because: str = ""
+    """Why it failed, in KubeVirt's words."""
+
+    @property
+    def failed(self) -> bool:
+        return self.phase == "Failed"
+
+    @property
+    def succeeded(self) -> bool:
+        return self.phase == "Succeeded"
+
+
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
     """That a node does not answer on one channel, as seen from one place.
 
@@ -185,6 +207,9 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fences: tuple[Fence, ...] = ()
     provider: ProviderState | None = None
     stops: tuple[GuestStop, ...] = ()
+    stopping: tuple[str, ...] = ()
+    """The uids of launchers whose guests are being shut down."""
+    moves: tuple[GuestMove, ...] = ()
     silences: tuple[Silence, ...] = ()
     answers: tuple[Answer, ...] = ()
 
@@ -194,6 +219,8 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             fences=self.fences + other.fences,
             provider=self.provider or other.provider,
             stops=self.stops + other.stops,
+            stopping=self.stopping + other.stopping,
+            moves=self.moves + other.moves,
             silences=self.silences + other.silences,
             answers=self.answers + other.answers,
         )

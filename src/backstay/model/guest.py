@@ -16,6 +16,8 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     phase: str = ""
     going: bool = False
+    gone: bool = False
+    """There is no VMI at present."""
     migratable: bool | None = None
     """None while KubeVirt has not said so."""
     immovable: str = ""

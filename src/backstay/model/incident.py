@@ -58,6 +58,8 @@ class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     sentence: str
     next: str = ""
     uids: tuple[str, ...] = ()
+    replaced_by: str = ""
+    """The set that makes another in its place, as ``Kind/namespace/name``."""
     volumes: tuple[VolumeRecord, ...] = ()
     """What is to be freed for it on the dead node, once it is released."""
     ready: bool = False

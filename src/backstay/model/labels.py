@@ -37,6 +37,9 @@ that somebody has armed it anew, which also accepts an API that was rolled back.
 ROLLED_BACK = f"{GROUP}/rolled-back"
 """On our own lease: that whoever leads has seen the API go back in time."""
 
+LAUNCHER_UID = f"{GROUP}/launcher"
+"""On a migration that we asked for: the uid of the pod that the guest is moved away from."""
+
 COMPONENT = "app.kubernetes.io/part-of"
 """With the value ``backstay``, on everything that an installation creates."""
 
@@ -53,6 +56,7 @@ nodes."""
 LEASE_NAMESPACE = "kube-node-lease"
 
 HEARTBEAT = "kubevirt.io/heartbeat"
+NODE_NAME = "kubevirt.io/nodeName"
 LAUNCHER = "kubevirt.io"
 LAUNCHER_VALUE = "virt-launcher"
 HOTPLUG_VALUE = "hotplug-disk"

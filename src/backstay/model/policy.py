@@ -152,7 +152,8 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     ``fresh``: how old a view may be that is acted on. ``heartbeat``: how long virt-handler, once
     it has outlived the kubelet, counts as alive after it was last heard of; it beats every 60 to
     132 s. ``answer``: the same for whatever answers at a node's ports. ``presume``: the shortest
-    silence from which a death is ever presumed.
+    silence from which a death is ever presumed. ``move``: how long a migration away from a dead
+    kubelet may take.
     """
 
     suspect: float = 22.0
@@ -162,6 +163,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float = 150.0
     answer: float = 30.0
     presume: float = 150.0
+    move: float = 600.0
 
     def scaled(self, factor: float) -> "Times":
         return Times(

@@ -238,7 +238,9 @@ def _judged(before: WorkloadRecord | None, verdict: Verdict) -> WorkloadRecord:
     if before and before.progress in _BEHIND_US and set(uids) <= set(before.uids):
         return before
     record = _record(verdict.workload.key, _progress(verdict), verdict.why, uids)
-    return msgspec.structs.replace(record, volumes=_volumes(verdict))
+    guest = verdict.workload.guest
+    replaced_by = guest.replaced_by if guest is not None else ""
+    return msgspec.structs.replace(record, volumes=_volumes(verdict), replaced_by=replaced_by)
 
 
 def _volumes(verdict: Verdict) -> tuple[VolumeRecord, ...]:
@@ -258,6 +260,8 @@ def _progress(verdict: Verdict) -> Progress:
             return Progress.LEFT
         case Action.HOLD:
             return Progress.HELD
+        case Action.MIGRATE | Action.STOP:
+            return Progress.DUE
         case Action.RELEASE:
             return Progress.MARKED if verdict.workload.marked else Progress.DUE
 
@@ -270,8 +274,11 @@ def _moved(key: str, before: WorkloadRecord | None, advance: Advance) -> Workloa
     """A step further. What was measured of the steps before stays."""
     record = _record(key, advance.progress, advance.why, before.uids if before else ())
     if before is not None:
-        record = msgspec.structs.replace(record, volumes=before.volumes)
-    if before is not None and advance.progress is not Progress.RELEASED:
+        record = msgspec.structs.replace(
+            record, volumes=before.volumes, replaced_by=before.replaced_by
+        )
+    anew = advance.progress is Progress.RELEASED and advance.after is not None
+    if before is not None and not anew:
         record = msgspec.structs.replace(
             record,
             ready=before.ready,
@@ -284,7 +291,7 @@ def _moved(key: str, before: WorkloadRecord | None, advance: Advance) -> Workloa
     if advance.ready:
         return msgspec.structs.replace(record, ready=True, ready_after=advance.after)
     match advance.progress:
-        case Progress.RELEASED | Progress.STAYS_DOWN:
+        case Progress.RELEASED | Progress.STAYS_DOWN if advance.after is not None:
             return msgspec.structs.replace(record, released_after=advance.after)
         case Progress.RECOVERED:
             return msgspec.structs.replace(record, running_after=advance.after)

@@ -1,11 +1,12 @@
 """Recovered: what has become of a workload that was taken from a dead node.
 
-It runs elsewhere, and then is ready, or is about to, or nobody will start it: its VM was deleted
-or stopped while its node lay dead.
+It runs elsewhere, and then is ready; another has taken its place; or it is about to run, or nobody
+will start it: its VM was deleted or stopped while its node lay dead. Where a guest takes its time,
+its VM is looked at as well: KubeVirt says there what it waits for.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -15,38 +16,58 @@ from backstay.apis.core import Pod, PodRow, pod_row
 from backstay.apis.kubevirt import (
     INSTANCES,
     VIRTUAL_MACHINES,
+    Instance,
+    InstanceRow,
     VirtualMachine,
+    VirtualMachineRow,
+    instance_row,
     virtual_machine_row,
 )
+from backstay.apis.machines import INSTANCE_SETS, POOLS, GuestSet
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError, NotFound
 from backstay.kube.events import ObjectRef
 from backstay.kube.resource import PODS, Resource
 from backstay.model.incident import PhaseTime, WorkloadRecord
-from backstay.model.workload import WorkloadKind
+from backstay.model.workload import Workload, WorkloadKind
+from backstay.sources.workloads import guest_of, protection
 
 _PARALLEL = 16
 _MOST_PHASES = 8
 
 _GUESTS = (WorkloadKind.VIRTUAL_MACHINE, WorkloadKind.INSTANCE)
+_FINAL = frozenset({"Succeeded", "Failed"})
+_SETS = {each.kind: each for each in (INSTANCE_SETS, POOLS)}
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
     """``node`` is where it runs again. ``unwanted`` says why nobody will start it. ``phases`` are
-    KubeVirt's own words; ``objects`` are what its owner would look at."""
+    KubeVirt's own words; ``objects`` are what its owner would look at.
+
+    ``replicas`` is how many its set has again, if others have taken its place. ``machine`` is the
+    VM of a guest that does not run, as it stands now, and ``word`` what KubeVirt says of it.
+    """
 
     node: str = ""
     unwanted: str = ""
     ready: bool = False
+    paused: bool = False
+    replicas: int | None = None
+    machine: Workload | None = None
+    word: str = ""
     phases: tuple[PhaseTime, ...] = ()
     objects: tuple[ObjectRef, ...] = ()
 
 
 async def whereabouts(
-    client: KubeClient, records: Iterable[WorkloadRecord], *, away_from: str
+    client: KubeClient,
+    records: Iterable[WorkloadRecord],
+    *,
+    away_from: str,
+    closely: Collection[str] = (),
 ) -> dict[str, Whereabouts]:
-    """Of each workload that runs again, or never will, by ``Workload.key``; the others are left
-    out."""
+    """Of each workload that runs again, or never will, by ``Workload.key``; of the others those
+    that are to be looked at ``closely``, and the rest is left out."""
     turns = asyncio.Semaphore(_PARALLEL)
     found: dict[str, Whereabouts] = {}
     failures: list[KubeError] = []
@@ -54,11 +75,12 @@ async def whereabouts(
     async def find(record: WorkloadRecord) -> None:
         async with turns:
             try:
-                seen = await _where(client, record)
+                seen = await _where(client, record, closely=record.workload in closely)
             except KubeError as error:
                 failures.append(error)
                 return
-        if seen.unwanted or seen.node not in ("", away_from):
+        known = seen.unwanted or seen.machine is not None or seen.replicas is not None
+        if known or seen.node not in ("", away_from):
             found[record.workload] = seen
 
     async with asyncio.TaskGroup() as group:
@@ -69,22 +91,42 @@ async def whereabouts(
     return found
 
 
-async def _where(client: KubeClient, record: WorkloadRecord) -> Whereabouts:
+async def _where(client: KubeClient, record: WorkloadRecord, *, closely: bool) -> Whereabouts:
     kind, namespace, name = record.workload.split("/", 2)
+    if kind in _GUESTS:
+        return await _where_guest(client, record, closely=closely)
     try:
-        if kind in _GUESTS:
-            reply = await client.get(INSTANCES, name, namespace=namespace)
-            return _guest(reply.into(Arriving))
         pod = pod_row((await client.get(PODS, name, namespace=namespace)).into(Pod))
     except NotFound:
-        is_vm = kind == WorkloadKind.VIRTUAL_MACHINE
-        return Whereabouts(unwanted=await _unwanted(client, namespace, name) if is_vm else "")
+        return Whereabouts()
     if pod.phase != "Running" or pod.uid in record.uids:
         return Whereabouts()
     return Whereabouts(pod.node, ready=pod.ready, objects=tuple(_of_pod(pod)))
 
 
-def _guest(guest: Arriving) -> Whereabouts:
+async def _where_guest(client: KubeClient, record: WorkloadRecord, *, closely: bool) -> Whereabouts:
+    kind, namespace, name = record.workload.split("/", 2)
+    instance = None
+    try:
+        reply = await client.get(INSTANCES, name, namespace=namespace)
+    except NotFound:
+        closely = True
+    else:
+        instance, arriving = instance_row(reply.into(Instance)), reply.into(Arriving)
+        if arriving.running_on:
+            return _guest(arriving, paused=instance.paused)
+        closely = closely or instance.phase in _FINAL
+    if kind == WorkloadKind.VIRTUAL_MACHINE:
+        seen = await _machine(client, record, instance) if closely else Whereabouts()
+        if not seen.unwanted:
+            return seen
+        replaced = await _replaced(client, record)
+        return seen if replaced is None else replaced
+    gone = instance is None or instance.phase in _FINAL
+    return (await _replaced(client, record) if gone else None) or Whereabouts()
+
+
+def _guest(guest: Arriving, *, paused: bool) -> Whereabouts:
     meta, owner = guest.metadata, guest.owner
     resource, name, uid = INSTANCES, meta.name, meta.uid
     if owner is not None and owner.kind == VIRTUAL_MACHINES.kind:
@@ -92,6 +134,7 @@ def _guest(guest: Arriving) -> Whereabouts:
     return Whereabouts(
         guest.running_on,
         ready=guest.ready,
+        paused=paused,
         phases=tuple(PhaseTime(phase, at) for phase, at in guest.transitions[:_MOST_PHASES]),
         objects=(_reference(resource, meta.namespace or "", name, uid),),
     )
@@ -113,11 +156,61 @@ def _reference(resource: Resource, namespace: str, name: str, uid: str) -> Objec
     )
 
 
-async def _unwanted(client: KubeClient, namespace: str, name: str) -> str:
-    """Why a VM without an instance gets none; empty if it will get one."""
+async def _machine(
+    client: KubeClient, record: WorkloadRecord, instance: InstanceRow | None
+) -> Whereabouts:
+    """The VM of a guest that does not run."""
+    _, namespace, name = record.workload.split("/", 2)
     try:
         reply = await client.get(VIRTUAL_MACHINES, name, namespace=namespace)
     except NotFound:
-        return "it was deleted"
+        return Whereabouts(unwanted="it was deleted")
     machine = virtual_machine_row(reply.into(VirtualMachine))
-    return "it was stopped" if machine.run_strategy == "Halted" else ""
+    if instance is None:
+        if machine.run_strategy == "Halted":
+            return Whereabouts(unwanted="it was stopped")
+        # It may have been made, and what was asked for forgotten, between the two reads.
+        instance = await _instance(client, namespace, name)
+    return Whereabouts(machine=_as_workload(machine, instance), word=machine.word)
+
+
+async def _instance(client: KubeClient, namespace: str, name: str) -> InstanceRow | None:
+    try:
+        reply = await client.get(INSTANCES, name, namespace=namespace)
+    except NotFound:
+        return None
+    return instance_row(reply.into(Instance))
+
+
+def _as_workload(machine: VirtualMachineRow, instance: InstanceRow | None) -> Workload:
+    """The VM itself, of which nothing is on any node that we look at."""
+    namespace, _, name = machine.key.partition("/")
+    labels = [machine.template_labels, machine.labels]
+    return Workload(
+        kind=WorkloadKind.VIRTUAL_MACHINE,
+        namespace=namespace,
+        name=name,
+        node="",
+        pods=(),
+        uid=machine.uid,
+        run_strategy=machine.run_strategy,
+        label=protection(*labels),
+        labels={**machine.template_labels, **machine.labels},
+        guest=guest_of(instance, machine),
+    )
+
+
+async def _replaced(client: KubeClient, record: WorkloadRecord) -> Whereabouts | None:
+    """Whether the set that it belonged to has all of its replicas; None if that is gone too, or
+    was never there."""
+    kind, _, key = record.replaced_by.partition("/")
+    resource = _SETS.get(kind)
+    if resource is None:
+        return None
+    namespace, _, name = key.partition("/")
+    try:
+        reply = await client.get(resource, name, namespace=namespace)
+    except NotFound:
+        return None
+    found = reply.into(GuestSet)
+    return Whereabouts(replicas=found.wanted) if found.is_complete else Whereabouts()

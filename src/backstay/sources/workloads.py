@@ -171,21 +171,28 @@ def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: De
 
 
 def guest_of(
-    instance: InstanceRow, machine: VirtualMachineRow | None, *, release: str = ""
+    instance: InstanceRow | None, machine: VirtualMachineRow | None, *, release: str = ""
 ) -> Guest:
-    """What KubeVirt will do about it turns on this."""
-    return Guest(
+    """What KubeVirt will do about it turns on this. A machine may have no instance at present."""
+    maker = machine.owner if machine else instance.owner if instance else None
+    guest = Guest(
+        asked=machine.asked if machine else (),
+        failures=machine.failures if machine else 0,
+        retry_after=machine.retry_after if machine else "",
+        needs_recovery=machine is not None and machine.needs_recovery,
+        replaced_by=_replacing(machine.key if machine else instance.key if instance else "", maker),
+        slow=release if waits_for_heartbeats(release) else "",
+        gone=instance is None,
+    )
+    if instance is None:
+        return guest
+    return msgspec.structs.replace(
+        guest,
         phase=instance.phase,
         going=instance.deleting,
         migratable=instance.migratable,
         immovable=instance.immovable,
         starts_paused=instance.starts_paused,
-        asked=machine.asked if machine else (),
-        failures=machine.failures if machine else 0,
-        retry_after=machine.retry_after if machine else "",
-        needs_recovery=machine is not None and machine.needs_recovery,
-        replaced_by=_replacing(instance.key, machine.owner if machine else instance.owner),
-        slow=release if waits_for_heartbeats(release) else "",
     )
 
 
