@@ -13,7 +13,15 @@ from backstay.kube import errors
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import Resource
-from backstay.model.incident import IncidentStatus, Intent, Progress, Step, WorkloadRecord
+from backstay.model.incident import (
+    IncidentStatus,
+    Intent,
+    PhaseTime,
+    Progress,
+    StageTime,
+    Step,
+    WorkloadRecord,
+)
 from backstay.model.policy import Mode
 from backstay.model.reasons import Reason, Why
 from backstay.record import telling
@@ -219,11 +227,16 @@ async def test_everything_that_can_be_told_is_accepted_by_the_schema() -> None:
     s = await scene()
     row = await s.book.open(THIS_BOOT, not_after=FOREVER)
     why = Why("NodeLost", "é" * 5000, "n" * 5000)
+    phases = (PhaseTime("Running", "t"),)
     verdicts = [(workload(action.value.lower()), action, why) for action in Action]
     longest = telling.told(
         IncidentStatus(), life=lost(), decision=judged(why, verdicts), now_text="t",
         mode=Mode.ARMED, epoch=1,
-        advances={progress.value: telling.Advance(progress, why) for progress in Progress},
+        advances={
+            progress.value: telling.Advance(progress, why, 1.5, ready=True, phases=phases)
+            for progress in Progress
+        },
+        stages=[StageTime("detect", 40.2)],
     )  # fmt: skip
     row = await s.book.update(row, longest, not_after=FOREVER)
     assert row.status == longest

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstay.decide.failover import Action, Decision
-from backstay.model.incident import IncidentStatus, Intent, Moment, Progress, Step
+from backstay.model.incident import (
+    IncidentStatus,
+    Intent,
+    Moment,
+    PhaseTime,
+    Progress,
+    StageTime,
+    Step,
+    WorkloadRecord,
+)
 from backstay.model.node import Life
 from backstay.model.policy import Mode
 from backstay.model.reasons import Reason, Why
@@ -150,6 +159,55 @@ def test_the_recovered_are_counted() -> None:
     advance = {workload("db").key: Advance(Progress.RECOVERED, why)}
     status = fold(IncidentStatus(), decided(snapshot()), advances=advance)
     assert (status.recovered, status.held) == (1, 0)
+
+
+PHASES = (PhaseTime("Scheduling", NOON), PhaseTime("Running", LATER))
+
+
+def moved(status: IncidentStatus, *advances: Advance) -> IncidentStatus:
+    for advance in advances:
+        status = fold(status, decided(snapshot()), advances={workload("db").key: advance})
+    return status
+
+
+def test_to_be_ready_is_a_moment_of_its_own_after_the_recovery() -> None:
+    runs = Reason.Recovered.because(workload=workload("db"), target="n2")
+    ready = Reason.ReadyAgain.because(workload=workload("db"), target="n2")
+    status = moved(
+        fold(IncidentStatus(), decided(snapshot(workload("db")))),
+        msgspec.structs.replace(released("db"), after=53.4),
+        Advance(Progress.RECOVERED, runs, 58.1, phases=PHASES),
+    )
+    assert (status.recovered, status.workloads[0].ready) == (1, False)
+    status = moved(status, Advance(Progress.RECOVERED, ready, 61.0, ready=True))
+    assert (status.recovered, codes(status)[-2:]) == (1, ["Recovered", "ReadyAgain"])
+    [record] = status.workloads
+    assert (record.released_after, record.running_after, record.ready_after) == (53.4, 58.1, 61.0)
+    assert (record.ready, record.phases, record.uids) == (True, PHASES, ("uid-db",))
+    again = moved(status, msgspec.structs.replace(released("db"), after=99.0)).workloads[0]
+    assert (again.released_after, again.running_after, again.ready) == (99.0, None, False)
+
+
+def test_a_stage_is_told_once_as_it_was_measured_first() -> None:
+    status = IncidentStatus()
+    for stages in ([("detect", 40.0)], [("detect", 1.0), ("prove", 5.0)], [("prove", 9.0)], []):
+        status = told(
+            status, life=lost(), decision=decided(snapshot()), now_text=NOON, mode=Mode.ARMED,
+            epoch=1, stages=[StageTime(*each) for each in stages],
+        )  # fmt: skip
+    assert status.stages == (StageTime("detect", 40.0), StageTime("prove", 5.0))
+
+
+def test_where_there_is_no_room_the_phases_go_before_any_word_or_workload() -> None:
+    records = tuple(
+        WorkloadRecord(f"Pod/shop/{n}", Progress.RECOVERED, "c", "s" * 200, phases=PHASES * 4)
+        for n in range(900)
+    )
+    status = telling.bounded(IncidentStatus(workloads=records))
+    assert len(msgspec.json.encode(status)) <= MOST_BYTES
+    assert [(record.sentence, record.phases) for record in status.workloads] == [
+        ("s" * 200, ()) for _ in records
+    ]
 
 
 def test_a_deposed_leaders_epoch_does_not_lower_the_recorded_one() -> None:

@@ -446,6 +446,7 @@ _STYLES = {
     Reason.ProofMissing.name: "wait",
     Reason.EvidenceContradicted.name: "bad",
     Reason.Recovered.name: "good",
+    Reason.ReadyAgain.name: "good",
     Reason.NodeRecovered.name: "good",
 }
 

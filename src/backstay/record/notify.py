@@ -168,6 +168,11 @@ class Notifier:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def trouble(self) -> str:
+        """Why the last message was not delivered; empty if it was."""
+        return self._said
+
     def tell(
         self, turn: Turn, why: Why, *, incident: str = "", node: str = "", workload: str = ""
     ) -> None:

@@ -175,7 +175,7 @@ def bounded(status: IncidentStatus) -> IncidentStatus:
         workloads=_held_first(status.workloads)[:_MOST_WORKLOADS],
         timeline=_shortened(status.timeline, MOST_MOMENTS),
     )
-    for smaller in (_fewer_moments, _fewer_words, _fewer_workloads):
+    for smaller in (_fewer_moments, _no_phases, _fewer_words, _fewer_workloads):
         while len(msgspec.json.encode(status)) > MOST_BYTES:
             shorter = smaller(status)
             if shorter == status:
@@ -187,6 +187,12 @@ def bounded(status: IncidentStatus) -> IncidentStatus:
 def _fewer_moments(status: IncidentStatus) -> IncidentStatus:
     most = max(_BEGINNING + 2, len(status.timeline) // 2)
     return msgspec.structs.replace(status, timeline=_shortened(status.timeline, most))
+
+
+def _no_phases(status: IncidentStatus) -> IncidentStatus:
+    """KubeVirt has them too, for as long as the guest runs."""
+    plain = tuple(msgspec.structs.replace(record, phases=()) for record in status.workloads)
+    return msgspec.structs.replace(status, workloads=plain)
 
 
 def _fewer_words(status: IncidentStatus) -> IncidentStatus:
