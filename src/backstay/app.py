@@ -49,6 +49,7 @@ from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
 from backstay.sources.past import ApiWentBack, Past
 from backstay.sources.reach import ReachSource
+from backstay.sources.taints import TaintSource
 from backstay.sources.testimony import Source
 from backstay.sources.views import Views
 
@@ -121,7 +122,9 @@ class App:
             patience=times.presume,
         )
         self.guests = guests(client, self.nodes, interval=settings.poll_leases)
-        self.sources: tuple[Source, ...] = (self.reach, self.guests)
+        self.sources: tuple[Source, ...] = (
+            self.reach, self.guests, TaintSource(client, self.nodes),
+        )  # fmt: skip
         history = History(seams.wall)
         self.observer = observer(
             client, self.nodes, self.operator, sources=self.sources, history=history, times=times

@@ -159,7 +159,7 @@ async def test_the_real_kubectl_says_who_it_is(
     client: KubeClient, control_plane: ControlPlane, namespace: str
 ) -> None:
     name = f"{namespace}-node"
-    await client.create(NODES, {"metadata": {"name": name}})
+    await client.create(NODES, {"metadata": {"name": name, "labels": {"test": namespace}}})
     try:
         taint = f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
         await control_plane.kubectl("taint", "node", name, taint)

@@ -206,8 +206,9 @@ def _out_of_service(heard: Heard, now: float, times: Times) -> Iterator[Evidence
     if any(sign is not None and sign > taint.seen_at for sign in signs):
         return
     kind = EvidenceKind.OPERATOR_CONFIRMED if taint.person else EvidenceKind.FOREIGN_ASSERTION
-    detail = "it put the out-of-service taint on the node"
-    yield _about(heard, kind, source=taint.by, detail=detail, observed_at=now)
+    source = f"somebody (by {taint.by})" if taint.person else taint.by
+    detail = "the out-of-service taint was put on the node"
+    yield _about(heard, kind, source=source, detail=detail, observed_at=now)
 
 
 # What is observed

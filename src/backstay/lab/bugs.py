@@ -48,6 +48,13 @@ from backstay.lab.broken import (
     do_we_only_observe,
     is_it_an_even_second,
 )
+from backstay.lab.broken_storage import (
+    DetachesOnAnyWord,
+    OutOfServiceAtOnce,
+    TakesOffAnybodysTaint,
+    WithoutAttachmentsVersion,
+    WithRashVolumes,
+)
 from backstay.lab.scenario import Scenario
 
 
@@ -255,6 +262,38 @@ BUGS: tuple[Bug, ...] = (
         frozenset({"OneAddress"}),
         {"guard": OfAnyScope, "observer": HearsOfFences},
         cases.ADDRESS_IN_USE,
+    ),
+    Bug(
+        "detaches-on-any-word",
+        "A volume is detached although only another program says that the node is dead.",
+        "decide/proof.py: may_detach",
+        frozenset({"EvidenceScope"}),
+        {"loop": WithRashVolumes, "guard": DetachesOnAnyWord},
+        cases.FOREIGN_WORD,
+    ),
+    Bug(
+        "out-of-service-too-soon",
+        "A node is put out of service although something on it is held.",
+        "decide/detach.py: _in_the_way",
+        frozenset({"EvidenceScope"}),
+        {"guard": OutOfServiceAtOnce},
+        cases.TAINT_PREFERRED,
+    ),
+    Bug(
+        "detaches-by-name",
+        "Attachments are deleted by name and uid, whatever they have become.",
+        "act/attachments.py: detach",
+        frozenset({"Preconditions"}),
+        {"guard": WithoutAttachmentsVersion},
+        cases.TAINT_PREFERRED,
+    ),
+    Bug(
+        "takes-off-anybodys-taint",
+        "The out-of-service taint is taken off, whoever put it on.",
+        "act/taints.py: take_off",
+        frozenset({"Ownership"}),
+        {"guard": TakesOffAnybodysTaint},
+        cases.PUT_OUT_BY_HAND,
     ),
     Bug(
         "acts-when-deposed",

@@ -17,7 +17,7 @@ from backstay.lab.scenario import (
     Vm,
     Workloads,
 )
-from backstay.model.labels import PROTECT
+from backstay.model.labels import PROTECT, TMAX_PROTECT
 from backstay.model.policy import Mode
 
 _NODES = ("n1", "n2", "n3")
@@ -255,6 +255,40 @@ ADDRESS_IN_USE = Scenario(
     workloads=_PINNED,
     steps=(_n2(5, Do.CUT),),
     until=100,
+)
+
+FOREIGN_WORD = Scenario(
+    name="foreign-word",
+    question="What if another program takes a node for dead, with the owner's consent to such?",
+    nodes=_NODES,
+    workloads=Workloads(vms=(Vm(name="till", node="n2", labels={TMAX_PROTECT: "true"}),)),
+    policy=PolicySpec(config={"proof": {"presumeBlock": True}}),
+    steps=(_n2(5, Do.KILL), _n2(48, Do.REMEDIATE)),
+    until=54,
+)
+
+TAINT_PREFERRED = Scenario(
+    name="taint-preferred",
+    question="What if the out-of-service taint is preferred, and something must stay on the node?",
+    nodes=_NODES,
+    workloads=Workloads(
+        vms=(
+            Vm(name="till", node="n2", claims=(Claim.SINGLE,)),
+            Vm(name="dongle", node="n2", pinned=True),
+        )
+    ),
+    policy=PolicySpec(config={"defaults": {"detach": "OutOfServiceTaint"}}),
+    steps=_DEATH,
+    until=100,
+)
+
+PUT_OUT_BY_HAND = Scenario(
+    name="put-out-by-hand",
+    question="What if a person puts a dead node out of service, and it comes back?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(_n2(5, Do.KILL), _n2(48, Do.PUT_OUT), _n2(80, Do.BOOT)),
+    until=160,
 )
 
 WRONG_CLOCK = Scenario(

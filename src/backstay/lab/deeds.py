@@ -16,6 +16,7 @@ from backstay.apis.calico import ASKED, CONTAINER, DEFAULT_NETWORK
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.kube.errors import KubeError, TooManyRequests
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab import storage_deeds
 from backstay.lab.cluster import NAMESPACE
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
@@ -84,6 +85,7 @@ class Deeds:
             Do.CUT: self._to_node(lambda node: _cut(node, Cut.BOTH)),
             Do.CUT_OUT: self._to_node(lambda node: _cut(node, Cut.OUT)),
             Do.CUT_IN: self._to_node(lambda node: _cut(node, Cut.IN)),
+            Do.CUT_API: self._to_node(lambda node: _cut(node, Cut.API)),
             Do.HEAL: self._to_node(_heal),
             Do.FLAP: self._flap,
             Do.SLOW_DOWN: self._slow_down,
@@ -95,6 +97,9 @@ class Deeds:
             Do.WITHDRAW: self._withdraw,
             Do.DELETE_NODE: self._delete_node,
             Do.REMOVE_TAINT: self._remove_taint,
+            Do.PUT_OUT: lambda step: storage_deeds.put_out_of_service(self._client, step.node),
+            Do.REMEDIATE: lambda step: storage_deeds.remediate(self._client, step.node),
+            Do.PUT_BACK: lambda step: storage_deeds.put_back(self._client, step.node),
             Do.CORDON: self._cordon,
             Do.UNCORDON: self._uncordon,
             Do.ARM: self._arm,
@@ -429,7 +434,11 @@ def _thaw(node: Node) -> str:
 
 def _cut(node: Node, what: Cut) -> str:
     node.cut_off(what)
-    ways = {Cut.OUT: "is no longer heard", Cut.IN: "no longer hears anybody"}
+    ways = {
+        Cut.OUT: "is no longer heard",
+        Cut.IN: "no longer hears anybody",
+        Cut.API: "is cut off from the control plane: what it runs, runs on",
+    }
     return ways.get(what, "is cut off: what it runs, runs on")
 
 
@@ -457,7 +466,8 @@ def _start_kubelet(node: Node) -> str:
 _OF_API = frozenset({Do.KILL_API, Do.START_API})
 
 _OF_PEOPLE = frozenset({
-    Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON, Do.ARM,
+    Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.PUT_OUT, Do.PUT_BACK, Do.CORDON,
+    Do.UNCORDON, Do.ARM,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,

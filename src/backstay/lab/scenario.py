@@ -149,6 +149,8 @@ class Do(StrEnum):
     """Nothing gets from the node to others; it hears them."""
     CUT_IN = "cut-in"
     """Nothing gets from others to the node; they hear it."""
+    CUT_API = "cut-api"
+    """The node and the control plane hear nothing of each other; others hear it."""
     HEAL = "heal"
     FLAP = "flap"
     """Its network is gone for ``seconds`` and there for as long, ``times`` times."""
@@ -166,6 +168,11 @@ class Do(StrEnum):
     DELETE_NODE = "delete-node"
     REMOVE_TAINT = "remove-taint"
     """Somebody takes our taint off."""
+    PUT_OUT = "put-out-of-service"
+    """Somebody puts Kubernetes' own taint for that on the node."""
+    REMEDIATE = "remediate"
+    """A program does, which takes silence for death."""
+    PUT_BACK = "put-back-in-service"
     CORDON = "cordon"
     UNCORDON = "uncordon"
 
@@ -253,9 +260,10 @@ _CALICO_VERBS = frozenset({Do.TAKE_ADDRESS, Do.WRITE_BLOCKS})
 _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys(
         (
-            Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.HEAL,
-            Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
-            Do.REMOVE_TAINT, Do.CORDON, Do.UNCORDON, Do.FLAP, Do.SLOW_DOWN, Do.SET_CLOCK,
+            Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API,
+            Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
+            Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.CORDON, Do.UNCORDON, Do.FLAP,
+            Do.SLOW_DOWN, Do.SET_CLOCK,
         ),
         "node",
     ),

@@ -7,10 +7,11 @@ really there.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstay.apis.storage import ATTACHMENTS, CLAIMS
+from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
 from backstay.kube.resource import NODES, PODS
-from backstay.lab.witness import Asked, Happening, Witness
-from backstay.model.labels import OUT_OF_SERVICE_OURS, PROTECT
+from backstay.lab.witness import Asked, Committed, Happening, Witness
+from backstay.model.labels import OUT_OF_SERVICE_OURS, PROTECT, TMAX_PROTECT
+from backstay.sim.api.store import Commit
 
 Json = Mapping[str, Any]
 
@@ -24,6 +25,8 @@ def evidence_scope(happening: Happening, witness: Witness) -> str | None:
     if _asks_for_out_of_service(happening):
         assert isinstance(happening, Asked)
         return _put_out_too_soon(happening, witness)
+    if isinstance(happening, Committed) and happening.by is not None:
+        return _released_on_too_little(happening.commit, happening.by, witness)
     return None
 
 
@@ -42,6 +45,31 @@ def _asks_for_out_of_service(happening: Happening) -> bool:
     return bool(said.get(OUT_OF_SERVICE_OURS))
 
 
+def _released_on_too_little(commit: Commit, by: Asked, witness: Witness) -> str | None:
+    """On silence, or on the word of another program, only what its owner has consented to, and
+    nothing that has a volume for one node at a time."""
+    if commit.storage != PODS.label or not commit.deleted or commit.before is None:
+        return None
+    pod = commit.before.object
+    node, name = str(pod["spec"].get("nodeName", "")), pod["metadata"]["name"]
+    volumes = _volumes_of(pod, witness)
+    if not witness.doubt(by, node, strong=True) or _are_barred(node, volumes, witness):
+        return None
+    if (pod["metadata"].get("labels") or {}).get(TMAX_PROTECT) != "true":
+        return f"{name} was removed on less than its owner has consented to"
+    single = [each for each in volumes if not _is_shared(each, witness)]
+    return f"{name} was removed on a presumption, and has {single[0]}" if single else None
+
+
+def _are_barred(node: str, volumes: set[str], witness: Witness) -> bool:
+    return bool(volumes) and all(witness.truth.is_barred(node, each) for each in volumes)
+
+
+def _is_shared(volume: str, witness: Witness) -> bool:
+    found = witness.stored(VOLUMES.label, volume) or {"spec": {}}
+    return "ReadWriteMany" in (found["spec"].get("accessModes") or ())
+
+
 def _detached_too_much(asked: Asked, witness: Witness) -> str | None:
     live = witness.stored(ATTACHMENTS.label, asked.key[1])
     if live is None:
@@ -52,7 +80,7 @@ def _detached_too_much(asked: Asked, witness: Witness) -> str | None:
         if volume in _volumes_of(pod, witness):
             name = pod["metadata"]["name"]
             return f"{volume} was to be detached from {node}, where {name} uses it"
-    doubt = witness.doubt(asked, node)
+    doubt = witness.doubt(asked, node, strong=True)
     if not doubt or witness.truth.is_barred(node, volume):
         return None
     return f"{volume} was to be detached from {node}, although {doubt}"
@@ -65,7 +93,7 @@ def _put_out_too_soon(asked: Asked, witness: Witness) -> str | None:
         owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
         if owners & _KINDS or (meta.get("labels") or {}).get(PROTECT) == "false":
             return f"{node} was to be put out of service, with {meta['name']} on it"
-    doubt = witness.doubt(asked, node)
+    doubt = witness.doubt(asked, node, strong=True)
     return f"{node} was to be put out of service, although {doubt}" if doubt else None
 
 

@@ -27,8 +27,15 @@ import msgspec
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.knocks import Knocks
 from backstay.lab.terms import Terms
-from backstay.model.labels import ARMED, HEARTBEAT, LEASE_NAMESPACE
+from backstay.model.labels import (
+    ARMED,
+    HEARTBEAT,
+    LEASE_NAMESPACE,
+    OUT_OF_SERVICE,
+    OUT_OF_SERVICE_OURS,
+)
 from backstay.seam.serve import Answer, Handler, Inbound
 from backstay.settings import Settings
 from backstay.sim.api.requests import Query, Target, route
@@ -94,19 +101,30 @@ class Removed:
     still_ran: bool
 
 
+@dataclass(frozen=True)
+class _PutOut:
+    """Somebody else has put a node out of service."""
+
+    version: int
+    by_a_person: bool
+
+
 Happening: TypeAlias = Asked | Committed | Entry
 
 
 class Witness:
     """One for each cluster. ``is_ours`` tells our controllers by the user that they are;
     ``renewal`` is how often a kubelet renews its lease, in seconds, and ``hold`` for how long one
-    of ours may act after a renewal."""
+    of ours may act after a renewal; ``knocks`` knows what they met at the ports of nodes."""
 
-    def __init__(self, *, is_ours: Callable[[str], bool], renewal: float, hold: float) -> None:
+    def __init__(
+        self, *, is_ours: Callable[[str], bool], renewal: float, hold: float, knocks: Knocks
+    ) -> None:
         self.calls = 0
         """Requests of ours, also those that only look."""
         self.terms = Terms(hold)
         self._is_ours = is_ours
+        self._knocks = knocks
         self._asking: Asked | None = None
         self._told: list[Callable[[Happening], None]] = []
         self._cluster: EmbeddedCluster | None = None
@@ -115,7 +133,9 @@ class Witness:
         self._renewal = renewal
         self._lives: dict[str, list[int]] = {}
         self._renewed: dict[str, list[Look]] = {}
+        self._beats: dict[str, list[Look]] = {}
         self._confirmed: dict[str, int] = {}
+        self._put_out: dict[str, _PutOut] = {}
         self._marked: dict[str, int] = {}
         self._marked_by_us: set[str] = set()
         self._removed: dict[str, Removed] = {}
@@ -262,9 +282,28 @@ class Witness:
         """The last read of the node's lease by whoever asks."""
         return self.look(by, LEASES.label, node, LEASE_NAMESPACE)
 
-    def doubt(self, by: Asked, node: str) -> str:
+    def doubt(self, by: Asked, node: str, *, strong: bool = False) -> str:
         """Why whoever asks could not take it that the node is dead; empty if somebody vouched for
-        it and no life could be seen since."""
+        it and no life could be seen since, or if it could be presumed. ``strong`` leaves out both
+        silence and who is no person: what it takes to act on that is more than somebody's word."""
+        doubt = self._doubted(by, node, strong=strong)
+        if not doubt or strong:
+            return doubt
+        against = self._knocks.against(node, at=by.sent, heard_at=self._heard_at(by, node))
+        return f"{doubt}, and {against}" if against else ""
+
+    def _heard_at(self, by: Asked, node: str) -> float:
+        """When the API had last heard of it, as far as whoever asks could see."""
+        seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)
+        if seen is None or lease is None:
+            return math.inf
+        signs = [
+            *(each.at for each in self._renewed.get(node, ()) if each.version <= lease.version),
+            *(each.at for each in self._beats.get(node, ()) if each.version <= seen.version),
+        ]
+        return max(signs, default=-math.inf)
+
+    def _doubted(self, by: Asked, node: str, *, strong: bool) -> str:
         seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)
         if seen is None or seen.stored is None or lease is None:
             return f"nobody had looked at {node}"
@@ -276,15 +315,23 @@ class Witness:
             for word in words
             if (word["spec"]["nodeUID"], word["spec"]["bootID"]) == boot
         ]
-        if not uids:
+        vouched = [*map(self.confirmed, uids), *self._tainted_at(node, seen, strong=strong)]
+        if not vouched:
             return f"nothing vouches for the death of {node}"
-        if max(map(self.confirmed, uids)) < self.life_shown(node, until=lease.version):
+        if max(vouched) < self.life_shown(node, until=lease.version):
             return f"{node} had shown life since its death was confirmed"
         renewals = reversed(self._renewed.get(node, ()))
         renewed = next((each for each in renewals if each.version <= lease.version), None)
         if renewed is not None and by.sent - renewed.at < self._renewal:
             return f"{node} had not missed a single renewal of its lease"
         return ""
+
+    def _tainted_at(self, node: str, seen: Look, *, strong: bool) -> list[int]:
+        """The version at which somebody else put it out of service, if it was seen to be."""
+        put = self._put_out.get(node)
+        if put is None or put.version > seen.version or (strong and not put.by_a_person):
+            return []
+        return [put.version]
 
     def life_shown(self, node: str, *, until: float = math.inf) -> int:
         """The version at which its kubelet or its virt-handler was last heard of, up to then."""
@@ -359,8 +406,11 @@ class Witness:
             case LEASES.label:
                 self._remember_renewal(commit, by)
             case NODES.label:
+                self._remember_service(commit, version, by)
                 if commit.before is not None and _beat(commit.before) != _beat(commit.after):
                     self._lives.setdefault(commit.after.key[1], []).append(version)
+                    beat = Look(_now(), version, commit.after)
+                    self._beats.setdefault(commit.after.key[1], []).append(beat)
             case INCIDENTS.label if by is not None:
                 self.terms.told(by.user, meta["name"], commit.after.object, now=_now())
             case CONFIRMATIONS.label:
@@ -371,6 +421,16 @@ class Witness:
                 self._marked.setdefault(meta["uid"], version)
                 if by is not None:
                     self._marked_by_us.add(meta["uid"])
+
+    def _remember_service(self, commit: Commit, version: int, by: Asked | None) -> None:
+        name = commit.after.key[1]
+        if commit.deleted or not _is_out_of_service(commit.after.object):
+            self._put_out.pop(name, None)
+        elif by is None and name not in self._put_out:
+            fields = commit.after.object["metadata"].get("managedFields") or ()
+            owners = [each["manager"] for each in fields if _owns_taints(each)]
+            person = bool(owners) and all(each.startswith("kubectl") for each in owners)
+            self._put_out[name] = _PutOut(version, person)
 
     def _remember_renewal(self, commit: Commit, by: Asked | None) -> None:
         namespace, name = commit.after.key
@@ -391,6 +451,17 @@ class Witness:
     def _tell(self, happening: Happening) -> None:
         for told in tuple(self._told):
             told(happening)
+
+
+def _is_out_of_service(node: Json) -> bool:
+    """By somebody else: beside ours there is a note."""
+    ours = OUT_OF_SERVICE_OURS in (node["metadata"].get("annotations") or {})
+    taints = node["spec"].get("taints") or ()
+    return not ours and any(each["key"] == OUT_OF_SERVICE for each in taints)
+
+
+def _owns_taints(entry: Json) -> bool:
+    return "f:taints" in (entry.get("fieldsV1") or {}).get("f:spec", {})
 
 
 def workload_of(pod: Running | Entry) -> str:

@@ -1,0 +1,79 @@
+"""Broken parts that have to do with volumes; see ``broken.py``."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from backstay.control.failover import FailoverLoop
+from backstay.control.guard import Guard
+from backstay.control.incident import OpenIncident
+from backstay.control.volumes import Volumes
+from backstay.decide.detach import Holdings, Plan
+from backstay.decide.failover import Decision, Snapshot
+from backstay.kube.lease import Term
+from backstay.kube.resource import NODES
+from backstay.model.labels import OUT_OF_SERVICE, TAINT
+from backstay.model.reasons import Why
+from backstay.model.storage import Owed
+
+
+class _Rash(Volumes):
+    """Frees everything that is owed, whatever is known of the node."""
+
+    async def free(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        incident: OpenIncident,
+        *,
+        term: Term,
+        told: Callable[[Why], None],
+    ) -> str:
+        settled = self._settled.setdefault(snapshot.facts.name, set())
+        owed = [each for each in incident.owed() if each not in settled]
+        if not owed:
+            return ""
+        freed = await self._guard.detach(snapshot.facts.name, owed, term=term, incident=incident)
+        settled |= freed.settled
+        return freed.outcome
+
+
+class WithRashVolumes(FailoverLoop):
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._volumes = _Rash(rest["guard"], times=self._times)
+
+
+class DetachesOnAnyWord(Guard):
+    def _plan(self, snapshot: Snapshot, owed: Sequence[Owed], holdings: Holdings) -> Plan:
+        wanted = {each.pv for each in owed}
+        detach = tuple(a for a in holdings.attachments if a.pv in wanted and not a.going)
+        return Plan(detach=detach, settled=frozenset(owed))
+
+
+class OutOfServiceAtOnce(Guard):
+    """Puts the node out of service, whatever else is there."""
+
+    def _plan(self, snapshot: Snapshot, owed: Sequence[Owed], holdings: Holdings) -> Plan:
+        decided = super()._plan(snapshot, owed, holdings)
+        return msgspec.structs.replace(decided, taint=True, detach=())
+
+
+class WithoutAttachmentsVersion(Guard):
+    """Deletes attachments by name alone."""
+
+    def _plan(self, snapshot: Snapshot, owed: Sequence[Owed], holdings: Holdings) -> Plan:
+        decided = super()._plan(snapshot, owed, holdings)
+        careless = tuple(msgspec.structs.replace(a, version="") for a in decided.detach)
+        return msgspec.structs.replace(decided, detach=careless)
+
+
+class TakesOffAnybodysTaint(Guard):
+    async def let_go(self, node: str, *, uid: str, term: Term) -> None:
+        live = (await self._client.get(NODES, node)).json()
+        taints = live["spec"].get("taints") or []
+        left = [each for each in taints if each["key"] not in (TAINT, OUT_OF_SERVICE)]
+        version = live["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": left or None}}
+        await self._client.merge_patch(NODES, node, patch, not_after=term.require())
