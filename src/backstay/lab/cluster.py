@@ -23,6 +23,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
 from backstay.kube.resource import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, PODS, Resource
 from backstay.lab.invariants import Inspector
+from backstay.lab.knocks import Knocks
 from backstay.lab.liveness import SAME_DECISION, Flight
 from backstay.lab.witness import Witness, workload_in, workload_of
 from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE
@@ -34,10 +35,11 @@ from backstay.sim.api.store import Snapshot
 from backstay.sim.calico import AddressCollector, Calico
 from backstay.sim.calico import install as install_calico
 from backstay.sim.cluster.embedded import API, EmbeddedCluster
-from backstay.sim.cluster.ground import Ground, LoopGround
+from backstay.sim.cluster.ground import Ground, LoopGround, WorldGround
 from backstay.sim.cluster.timers import Timers
 from backstay.sim.files import MemoryFiles
 from backstay.sim.kubevirt import KubeVirt, VirtHandler, install, virtual_machine
+from backstay.sim.network import Contact
 from backstay.sim.nodes.machine import Machine
 
 NAMESPACE = "shop"
@@ -80,6 +82,7 @@ class LabCluster:
             is_ours=lambda user: user in self._processes,
             renewal=timers.lease,
             hold=settings("", factor).lease_times.hold,
+            knocks=Knocks(factor, _contacts(ground), self._processes.values),
         )
         self.inspector = Inspector(self.witness, factor=factor)
         self.embedded = EmbeddedCluster(
@@ -172,7 +175,8 @@ class LabCluster:
             def made(app: App) -> None:
                 self.apps[name] = app
 
-            await run(settings(name, self.factor), seams, client, made=made, **instead)
+            ours = settings(name, self.factor, node=on)
+            await run(ours, seams, client, made=made, **instead)
 
         self._processes[name] = f"{on}/{name}" if on else f"{name}/{CONTROLLER}"
         if on:
@@ -274,6 +278,11 @@ class LabCluster:
                 await asyncio.sleep(0.25 * self.factor)
 
 
+def _contacts(ground: Ground) -> Mapping[tuple[str, str], Contact]:
+    """On an ordinary loop machines have no ports that could be believed."""
+    return ground.world.network.contacts if isinstance(ground, WorldGround) else {}
+
+
 def _host(node: str) -> str:
     return f"api-{node}"
 
@@ -291,13 +300,16 @@ def _endpoints(nodes: Sequence[str]) -> Json:
     }
 
 
-def settings(name: str, factor: float) -> Settings:
-    lease = LeaseTimes()
+def settings(name: str, factor: float, *, node: str = "") -> Settings:
+    """Of a controller on this node, or on a machine of its own."""
+    lease, usual = LeaseTimes(), Settings(identity=name)
     return Settings(
         identity=name,
+        node_name=node or name,
         recorder=_FLIGHTS,
         times=Times().scaled(factor),
-        poll_leases=Settings(identity=name).poll_leases * factor,
+        poll_leases=usual.poll_leases * factor,
+        knock=usual.knock * factor,
         lease_times=LeaseTimes(
             duration=lease.duration * factor, hold=lease.hold * factor, renew=lease.renew * factor
         ),

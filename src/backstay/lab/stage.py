@@ -218,6 +218,8 @@ def _claim_spec(kind: Claim) -> Json:
     match kind:
         case Claim.SHARED:
             return {"accessModes": ["ReadWriteMany"], "volumeMode": "Block", **request}
+        case Claim.FILES:
+            return {"accessModes": ["ReadWriteMany"], **request}
         case Claim.SINGLE:
             return {"accessModes": ["ReadWriteOnce"], **request}
         case Claim.LOCAL:

@@ -25,9 +25,11 @@ import asyncio
 import contextvars
 import errno
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from backstay.seam.errors import (
@@ -43,9 +45,9 @@ from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Response, Stream, Transport
 from backstay.sim.fate import ALL_WELL, FATE, LEFT, Attempt, Fate, Fates
 from backstay.sim.lane import Lane, current_lane
-from backstay.sim.wire import Exchange, Link, Sent, Wires, name_of
+from backstay.sim.wire import Exchange, Link, Sent, Wires, name_of, true_time
 
-__all__ = ["Link", "Network", "Sent"]
+__all__ = ["Contact", "Link", "Network", "Sent"]
 
 _FIRST_FREE_PORT = 49152
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -285,6 +287,23 @@ class _Serve:
         return listener
 
 
+@dataclass
+class Contact:
+    """What came of the attempts of one process to connect to another: when it was last tried, when
+    somebody was met, and since when it has been tried in vain. In true time."""
+
+    tried_at: float = -math.inf
+    met_at: float = -math.inf
+    in_vain_since: float | None = None
+
+    def tried(self, now: float) -> None:
+        self.tried_at = now
+        self.in_vain_since = now if self.in_vain_since is None else self.in_vain_since
+
+    def met(self, now: float) -> None:
+        self.met_at, self.in_vain_since = now, None
+
+
 class Network:
     """All addresses of one world. ``grace``: how long a closing listener waits for answers."""
 
@@ -306,6 +325,8 @@ class Network:
         # Who listens, or did, at an address: where a machine is without power, nobody refuses.
         self.hosts: dict[str, Lane | None] = {}
         self.idle: Counter[tuple[Lane | None, str]] = Counter()
+        self.contacts: dict[tuple[str, str], Contact] = {}
+        """By the names of who called and who was called."""
         self._links: dict[str, Link] = {}
         self._attempts = 0
 
@@ -336,9 +357,16 @@ class Network:
 
     async def round_trip(self, address: str) -> None:
         """Returns when a new connection has been made, or refused by the other side."""
+        contact = self._contact(address)
+        contact.tried(true_time())
         await asyncio.sleep(self.wires.latency() + self.wires.latency())
         while address in self.hosts and not self._can_be_reached(self.hosts[address]):
             await self.wires.change()
+        contact.met(true_time())
+
+    def _contact(self, address: str) -> Contact:
+        ends = name_of(current_lane()), name_of(self.hosts.get(address))
+        return self.contacts.setdefault(ends, Contact())
 
     def accept(self, link: Link, fate: Fate, *, idle: bool) -> Exchange:
         listener = self.listeners.get(link.address)

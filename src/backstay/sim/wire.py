@@ -223,7 +223,7 @@ class Pipe:
 
     def release(self) -> None:
         held, self._held = self._held, []
-        now = _true_time()
+        now = true_time()
         for since, pieces in held:
             if now - since > _PATIENCE:
                 self.lose()
@@ -234,7 +234,7 @@ class Pipe:
         self._news.set()
 
     def _put(self, pieces: tuple[object, ...], later: float = 0.0) -> None:
-        now = _true_time()
+        now = true_time()
         # A delay that was shortened meanwhile must not let a later piece overtake.
         self._last_arrival = max(self._last_arrival + later, now + self._exchange.delay())
         self._under_way += sum(map(_size, pieces))
@@ -248,7 +248,7 @@ class Pipe:
     def _arrive(self, pieces: tuple[object, ...]) -> None:
         wires = self._exchange.wires
         if self._held or not wires.are_open(self.source, self.target):
-            self._held.append((_true_time(), pieces))
+            self._held.append((true_time(), pieces))
             wires.hold(self)
             return
         self._arrived.extend(pieces)
@@ -270,7 +270,7 @@ class Exchange:
     def __init__(
         self, link: Link, wires: Wires, fate: Fate, *, caller: Lane | None, server: Lane | None
     ) -> None:
-        self.began = _true_time()
+        self.began = true_time()
         self.wires = wires
         self.fate = fate
         self.caller = caller
@@ -353,7 +353,7 @@ def name_of(lane: Lane | None) -> str:
     return lane.name if lane else "world"
 
 
-def _true_time() -> float:
+def true_time() -> float:
     """``loop.time()`` as it is in no process."""
     return Context().run(asyncio.get_running_loop().time)
 
