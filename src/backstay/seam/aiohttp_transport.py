@@ -63,6 +63,7 @@ _IDLE_SECONDS = 15.0
 
 _TLS_CONTEXTS = 64
 _READ_BUFFER = 2**21
+_READ_AT_ONCE = 2**20
 _INFLATE_STEP = 2**20
 
 _WITHOUT_BODY = frozenset({204, 304})
@@ -137,8 +138,19 @@ class _GuardedRequest(aiohttp.ClientRequest):
 
 
 class _Handler(ResponseHandler):
-    """aiohttp's side of a connection, except that to go on reading costs nothing where reading
-    goes on: it asks its parser anew for every chunk that is taken, a tenth of a watch's cost."""
+    """aiohttp's side of a connection, made for much that comes in.
+
+    To go on reading costs nothing where reading goes on: aiohttp asks its parser anew for every
+    chunk that is taken. And more is read at once: each turn of the loop has a price, most of all
+    where others want the processor too.
+    """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        tls = getattr(transport, "_ssl_protocol", None)
+        if tls is not None:
+            # There is no public way. Its buffer follows, and is only as large as what arrives.
+            tls.max_size = _READ_AT_ONCE
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._reading_paused:
