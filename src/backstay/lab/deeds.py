@@ -363,11 +363,16 @@ class Deeds:
 
     async def _take_address(self, step: Step) -> str:
         calico = self._cluster.calico
-        [pod] = self._pods(step.workload)
-        said = (await self._client.get(PODS, pod, namespace=NAMESPACE)).json()["metadata"]
-        asked, container = said["annotations"][ASKED], said["annotations"][CONTAINER]
         assert calico is not None, "a scenario without Calico has no such step"
-        await calico.release(self._client, f"{DEFAULT_NETWORK}.{container}")
+        for pod in self._pods(step.workload):
+            body = (await self._client.get(PODS, pod, namespace=NAMESPACE)).json()
+            said = body["metadata"].get("annotations") or {}
+            if ASKED in said and CONTAINER in said:
+                await calico.release(self._client, f"{DEFAULT_NETWORK}.{said[CONTAINER]}")
+                return await self._start_borrower(said[ASKED])
+        return ""
+
+    async def _start_borrower(self, asked: str) -> str:
         body = {
             "metadata": {"name": BORROWER, "annotations": {ASKED: asked}},
             "spec": {"containers": [{"name": "main", "image": "example/borrower"}]},

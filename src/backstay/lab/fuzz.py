@@ -14,7 +14,7 @@ node that lives out of the API. The truth would show it, and it would say nothin
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +23,7 @@ from backstay.lab.scenario import (
     PROGRAMS,
     VIRT_CONTROLLER,
     After,
+    CalicoSpec,
     Claim,
     Do,
     PolicySpec,
@@ -52,11 +53,19 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     """The case that ``seed`` stands for, for a controller with that deliberate bug or none."""
     dice = Chance(seed, "fuzz")
     nodes = tuple(f"n{number + 1}" for number in range(3 + dice.below(3)))
-    stage = Stage(dice, nodes, _workloads(dice, nodes), controllers=1 + dice.below(2))
+    # Dice of their own, so that what else a seed stands for stays as it is.
+    network = Chance(seed, "addresses")
+    calico = _calico(network)
+    workloads = _workloads(dice, nodes)
+    if calico is not None:
+        workloads = _with_addresses(network, workloads, calico)
+    stage = Stage(dice, nodes, workloads, controllers=1 + dice.below(2))
     hosts = _hosts(stage)
     stories = [_weighted(dice, _OF_NODES)]
     stories += [_weighted(dice, _ALL) for _ in range(dice.below(_MOST_STORIES))]
     steps = [step for story in stories for step in story(stage) if step.at < LONGEST]
+    if calico is not None:
+        steps += _network_is_disturbed(replace(stage, dice=network))
     steps.sort(key=lambda step: step.at)
     last = max((step.at for step in steps), default=0.0)
     return Scenario(
@@ -66,6 +75,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         nodes=nodes,
         hosts=hosts,
         workloads=stage.workloads,
+        calico=calico,
         policy=PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE),
         controllers=stage.controllers,
         bug=bug,
@@ -118,6 +128,40 @@ def _workloads(dice: Chance, nodes: Sequence[str]) -> Workloads:
         for _ in range(1 if not vms or dice.happens(0.4) else 0)
     )
     return Workloads(vms=vms, stateful_sets=sets)
+
+
+def _calico(dice: Chance) -> CalicoSpec | None:
+    """In one of four."""
+    if not dice.happens(0.25):
+        return None
+    return CalicoSpec(
+        families=_weighted(dice, [(2, "v4"), (1, "both")]),
+        persistence=dice.happens(0.2),
+        strict=dice.happens(0.1),
+        cooldown=20 if dice.happens(0.1) else 0,
+        group=_weighted(dice, [(2, "v1"), (1, "v3")]),
+    )
+
+
+def _with_addresses(dice: Chance, workloads: Workloads, calico: CalicoSpec) -> Workloads:
+    """Some VMs ask for addresses by name, each for its own, in a block of the node it is on."""
+    vms = []
+    for number, vm in enumerate(workloads.vms):
+        block = int(vm.node[1:])
+        asked = (f"10.244.{100 + block}.{number}", f"fd00:10:244::{block:x}{number:02x}")
+        both = calico.families == "both" and dice.happens(0.5)
+        wants = asked if both else asked[:1]
+        vms.append(msgspec.structs.replace(vm, addresses=wants) if dice.happens(0.7) else vm)
+    return msgspec.structs.replace(workloads, vms=tuple(vms))
+
+
+def _network_is_disturbed(stage: Stage) -> Iterator[Step]:
+    dice = stage.dice
+    if dice.happens(0.3):
+        yield _step(stage.beginning(), Do.WRITE_BLOCKS, seconds=_rounded(dice.between(1, 30)))
+    if stage.workloads.vms and dice.happens(0.1):
+        vm = dice.pick(stage.workloads.vms)
+        yield _step(stage.beginning(), Do.GARBLE_ADDRESSES, workload=vm.name)
 
 
 _CLAIMS: Weighted[Claim] = [(6, Claim.SHARED), (3, Claim.SINGLE), (1, Claim.LOCAL)]
