@@ -1,19 +1,24 @@
 """A controller as a process of its own, which stops or dies at the worst of all moments.
 
-``controller_program.py NAME KUBECONFIG JOURNAL [--at-removal SIGNAL]``: with ``--at-removal`` the
-process sends that signal to itself when its first removal is about to leave, that is after the
-barrier and after the proof, with nothing left to do but to hand the request to the transport.
+``controller_program.py NAME KUBECONFIG JOURNAL``
+
+* ``--at-removal SIGNAL``: it sends that signal to itself when its first removal is about to leave,
+  that is after the barrier and after the proof, with nothing left to do but to hand the request to
+  the transport.
+* ``--killed-after NUMBER --about WORD``: it kills itself when so many of its writes were answered
+  whose path or body has the word in it. Leases, Events and recordings are not counted.
+* ``--hurried``: its lease runs out sooner.
 
 Every request that changes something is noted in the journal, one line of JSON each, with what
 became of it: the answer's status, or why it was not sent. ``at`` is when that was known, in seconds
 since the machine started: this program's ``loop.time()``, and a clock that all processes share.
 """
 
+import argparse
 import asyncio
 import logging
 import os
 import signal
-import sys
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +40,7 @@ TIMES = Times(suspect=2.2, lost=4.0, confirmed=1.3, fresh=2.0)
 """For kubelets that renew their lease every second."""
 
 LEASE_TIMES = LeaseTimes(duration=3.0, hold=2.0, renew=0.5)
+HURRIED = LeaseTimes(duration=1.5, hold=1.2, renew=0.3)
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,12 +68,14 @@ def is_deletion(request: Request) -> bool:
 
 
 class _Journal:
-    """A transport that notes what is written, and comes to harm when the first removal is due."""
+    """A transport that notes what is written, and comes to harm when it is told to."""
 
-    def __init__(self, inner: Transport, path: Path, fate: signal.Signals | None) -> None:
+    def __init__(self, inner: Transport, options: argparse.Namespace) -> None:
         self._inner = inner
-        self._file = path.open("ab", buffering=0)
-        self._fate = fate
+        self._file = options.journal.open("ab", buffering=0)
+        self._fate: signal.Signals | None = options.at_removal
+        self._left: int = options.killed_after
+        self._about: str = options.about
 
     async def request(self, request: Request) -> Response:
         if request.method == "GET":
@@ -81,7 +89,15 @@ class _Journal:
             self._note(request, refused=type(error).__name__)
             raise
         self._note(request, status=response.status)
+        if response.status < 300 and self._counts(request):
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
         return response
+
+    def _counts(self, request: Request) -> bool:
+        kept = any(f"/{kind}" in request.url for kind in ("incidents", "nodes/", "pods/"))
+        return kept and (self._about in request.url or self._about.encode() in request.body)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         return self._inner.stream(request)
@@ -92,20 +108,34 @@ class _Journal:
         self._file.write(msgspec.json.encode(note) + b"\n")
 
 
-async def main(name: str, kubeconfig: str, journal: str, fate: signal.Signals | None) -> None:
+async def main(options: argparse.Namespace) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    name = options.name
+    chosen = settings(name)
+    if options.hurried:
+        chosen = msgspec.structs.replace(chosen, lease_times=HURRIED)
     async with open_seams() as opened:
-        seams = replace(opened, transport=_Journal(opened.transport, Path(journal), fate))
-        access = await find_access(seams, environ={}, kubeconfig=kubeconfig)
+        seams = replace(opened, transport=_Journal(opened.transport, options))
+        access = await find_access(seams, environ={}, kubeconfig=options.kubeconfig)
         client = KubeClient(seams.transport, access, user_agent=name)
         with suppress(asyncio.CancelledError):
-            await run_controller(settings(name), seams, client)
+            await run_controller(chosen, seams, client)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("kubeconfig")
+    parser.add_argument("journal", type=Path)
+    parser.add_argument("--at-removal", type=lambda name: signal.Signals[name])
+    parser.add_argument("--killed-after", type=int, default=0)
+    parser.add_argument("--about", default="")
+    parser.add_argument("--hurried", action="store_true")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    _, who, config, notes, *options = sys.argv
-    wish = signal.Signals[options[1]] if options else None
-    run(main(who, config, notes, wish))
+    run(main(_options()))

@@ -132,7 +132,8 @@ class OperatorSource:
             boot_id=row.boot_id,
             by=row.by or "somebody",
             reason=row.reason or "no reason given",
-            seen_at=self._seen_at[row.uid],
+            # A new picture is there at once, and told of one by one: some have not been told yet.
+            seen_at=self._seen_at.setdefault(row.uid, asyncio.get_running_loop().time()),
             last_renewal=row.last_renewal,
             last_heartbeat=row.last_heartbeat,
         )
