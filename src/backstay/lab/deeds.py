@@ -86,7 +86,6 @@ class Deeds:
             Do.CUT_OUT: self._to_node(lambda node: _cut(node, Cut.OUT)),
             Do.CUT_IN: self._to_node(lambda node: _cut(node, Cut.IN)),
             Do.CUT_API: self._to_node(lambda node: _cut(node, Cut.API)),
-            Do.CUT_API: self._to_node(lambda node: _cut(node, Cut.API)),
             Do.HEAL: self._to_node(_heal),
             Do.FLAP: self._flap,
             Do.SLOW_DOWN: self._slow_down,

@@ -153,8 +153,6 @@ class Do(StrEnum):
     """Nothing gets from others to the node; they hear it."""
     CUT_API = "cut-api"
     """The node and the control plane hear nothing of each other; others hear it."""
-    CUT_API = "cut-api"
-    """The node and the control plane hear nothing of each other; others hear it."""
     HEAL = "heal"
     FLAP = "flap"
     """Its network is gone for ``seconds`` and there for as long, ``times`` times."""
