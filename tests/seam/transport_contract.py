@@ -291,6 +291,28 @@ class StreamContract:
             assert await stream.read(5.0) == b""
             assert await stream.read(5.0) == b""
 
+    async def test_the_pieces_of_a_stream_are_all_of_it_and_none_is_empty(
+        self, world: World
+    ) -> None:
+        server = await world.listen(Recorder(streaming(b"first", b"second", 0.05, b"third")))
+        got: list[bytes] = []
+        async with world.transport.stream(world.request(server.url)) as stream:
+            while pieces := await stream.pieces(5.0):
+                got += pieces
+            assert await stream.pieces(5.0) == []
+        assert all(got)
+        assert b"".join(got) == b"firstsecondthird"
+
+    async def test_a_stream_that_came_faster_than_it_was_read_is_whole(self, world: World) -> None:
+        many = [bytes([number]) * 2**20 for number in range(12)]
+        server = await world.listen(Recorder(streaming(*many)))
+        got: list[bytes] = []
+        async with world.transport.stream(world.request(server.url)) as stream:
+            await asyncio.sleep(0.1)
+            while pieces := await stream.pieces(5.0):
+                got += pieces
+        assert b"".join(got) == b"".join(many)
+
     async def test_the_timeout_of_a_stream_bounds_its_head(self, world: World) -> None:
         server = await world.listen(never)
         with pytest.raises(TimedOut, match=r"was not answered within 0\.4 s"):
