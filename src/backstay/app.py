@@ -335,6 +335,8 @@ class App:
                 yield f"{source.trouble[0].upper()}{source.trouble[1:]}."
         if self.recorder is not None and self.recorder.trouble:
             yield f"The flight recorder loses decisions: {self.recorder.trouble}."
+        if self.notifier is not None and self.notifier.trouble:
+            yield f"Notifications are not delivered: {self.notifier.trouble}."
 
     @property
     def _mode(self) -> Mode:
