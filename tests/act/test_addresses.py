@@ -212,6 +212,25 @@ async def test_an_empty_block_of_no_node_is_deleted(records: Records) -> None:
 
 
 @only_v1
+async def test_whatever_is_deleted_is_marked_as_deleted_before(records: Records) -> None:
+    claim = await records.give(FOUR, affinity="")
+    marked: list[str] = []
+
+    def look(said: str) -> None:
+        method, _, path = said.partition(" ")
+        if method == "DELETE":
+            kind, name = path.rsplit("/", 2)[1:]
+            stored = records.server.store.get(f"{kind}.{V1.name}", ("", name))
+            assert stored is not None
+            assert stored.object["spec"]["deleted"] is True
+            marked.append(kind)
+
+    records.just_before = look
+    await release(records, claim)
+    assert marked == ["ipamblocks", "ipamhandles"]
+
+
+@only_v1
 async def test_an_empty_block_of_a_node_stays(records: Records) -> None:
     claim = await records.give(FOUR)
     await release(records, claim)
