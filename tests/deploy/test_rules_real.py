@@ -118,14 +118,19 @@ async def test_a_disarming_has_an_end_and_a_reason(
             await client.create(CONFIGS, thing(CONFIGS, "cluster", disarmed=disarmed))
 
 
-async def test_an_incident_stays_with_its_boot(installed: Installed) -> None:
+async def test_an_incident_stays_with_its_boot_and_is_not_removed_while_it_is_open(
+    installed: Installed,
+) -> None:
     body = thing(INCIDENTS, "n1-a", node="n1", nodeUID="u", bootID="b")
     async with installed.client("controller") as controller:
         await controller.create(INCIDENTS, body)
-        try:
-            with pytest.raises(errors.Invalid, match="it cannot be changed"):
-                await controller.merge_patch(INCIDENTS, "n1-a", {"spec": {"bootID": "c"}})
-            with pytest.raises(errors.Forbidden):
+        with pytest.raises(errors.Invalid, match="it cannot be changed"):
+            await controller.merge_patch(INCIDENTS, "n1-a", {"spec": {"bootID": "c"}})
+        for status in ({"epoch": 1}, {"closedAt": ""}):
+            patch = {"status": status}
+            await controller.merge_patch(INCIDENTS, "n1-a", patch, subresource="status")
+            with pytest.raises(errors.Forbidden, match="that is open is not removed"):
                 await controller.delete(INCIDENTS, "n1-a")
-        finally:
-            await installed.plane.call("DELETE", f"{INCIDENTS.path(name='n1-a')}")
+        over = {"status": {"closedAt": "2030-01-01T00:00:00Z"}}
+        await controller.merge_patch(INCIDENTS, "n1-a", over, subresource="status")
+        await controller.delete(INCIDENTS, "n1-a")
