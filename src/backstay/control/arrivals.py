@@ -90,8 +90,8 @@ class Arrivals:
             return _waiting(seen.machine, seen.word, policy)
         laps.running[key] = now
         self._took(Stage.RECOVERED, laps, key, now)
-        why = _recovered(record, seen)
-        return Advance(Progress.RECOVERED, why, laps.after(now), phases=seen.phases)
+        why, complete = _recovered(record, seen), seen.replicas is not None
+        return Advance(Progress.RECOVERED, why, laps.after(now), ready=complete, phases=seen.phases)
 
     def _is_ready(self, key: str, seen: Whereabouts, laps: Laps) -> Advance:
         since = laps.ready[key]

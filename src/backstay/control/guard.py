@@ -192,7 +192,9 @@ class Guard:
         if proof is None:
             return Outcome(why=_why_not(node, after, self._decide))
         for evidence in proof.evidence:
-            told(Reason.ProofHolds.because(node=node, because=words(evidence)))
+            of_guest = evidence.kind.scope is Scope.GUEST
+            reason = Reason.GuestHasStopped if of_guest else Reason.ProofHolds
+            told(reason.because(node=node, because=words(evidence)))
         for why in await self._free_addresses(proof, term):
             told(why)
         gone = await self._each(

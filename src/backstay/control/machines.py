@@ -58,6 +58,7 @@ class Machines:
         pods = [verdict.workload.pods[0] for verdict in verdicts]
         await incident.intend(pods, epoch=term.epoch, not_after=term.require())
         await self._each([self._move(verdict, term, told) for verdict in verdicts])
+        self._observer.look_up_again(node)
         return f"asked KubeVirt to move {len(verdicts)}"
 
     def _is_due(self, workload: Workload, now: float) -> bool:

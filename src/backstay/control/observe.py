@@ -118,6 +118,12 @@ class Observer:
             watched.details, watched.described = await describe(self._client, pods), uids
         watched.workloads = assemble(name, pods, watched.details)
 
+    def look_up_again(self, name: str) -> None:
+        """What stands behind the node's pods has changed: we have asked for it."""
+        watched = self.watched.get(name)
+        if watched is not None:
+            watched.details = None
+
     def is_interesting(self, name: str) -> bool:
         """Whether a look at this node could lead to anything."""
         watched = self.watched.get(name)

@@ -44,7 +44,8 @@ def rescue(
     if guest is None or terms.on_kubelet_loss is OnKubeletLoss.LEAVE:
         return None
     node = workload.node
-    if any(pod.uid in testimony.stopping for pod in workload.pods):
+    stopping = any(pod.uid in testimony.stopping for pod in workload.pods)
+    if stopping or guest.going or "Stop" in guest.asked:
         return Rescue(Way.WAIT, Reason.GuestStopping.because(workload=workload, node=node))
     move = move_of(workload, testimony)
     if move is None and guest.migratable:

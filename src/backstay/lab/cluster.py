@@ -16,6 +16,7 @@ from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.apis.definitions import definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.apis.machines import waits_for_heartbeats
 from backstay.app import App, Parts, run
 from backstay.decide.failover import CHAIN
 from backstay.kube.access import Access, GivenAccess, Grant
@@ -69,7 +70,12 @@ class LabCluster:
     """See the module."""
 
     def __init__(
-        self, ground: Ground, *, factor: float = 1.0, calico: Calico | None = None
+        self,
+        ground: Ground,
+        *,
+        factor: float = 1.0,
+        calico: Calico | None = None,
+        kubevirt: str = "v1.9.0",
     ) -> None:
         self.apps: dict[str, App] = {}
         self.machines: dict[str, Machine] = {}
@@ -96,12 +102,15 @@ class LabCluster:
         self._ground = ground
         self.factor = factor
         self.calico = calico
-        install(self.embedded.api)
+        install(self.embedded.api, release=kubevirt)
+        notices_late = waits_for_heartbeats(kubevirt)
         if calico is not None:
             self._have_calico(calico)
         self.embedded.add_controller(
             "virt-controller",
-            lambda seams: KubeVirt(self.embedded.api.operations, rng=seams.rng),
+            lambda seams: KubeVirt(
+                self.embedded.api.operations, rng=seams.rng, notices_late=notices_late
+            ),
         )
 
     def _have_calico(self, calico: Calico) -> None:

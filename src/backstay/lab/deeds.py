@@ -14,9 +14,10 @@ import msgspec
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
 from backstay.apis.calico import ASKED, CONTAINER, DEFAULT_NETWORK
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
+from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError, TooManyRequests
 from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.lab import storage_deeds
+from backstay.lab import guest_deeds, storage_deeds
 from backstay.lab.cluster import NAMESPACE
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
@@ -124,6 +125,9 @@ class Deeds:
             Do.DELETE_VM: self._delete_vm,
             Do.STOP_VM: self._stop_vm,
             Do.MIGRATE: self._migrate,
+            Do.CANCEL_MIGRATION: self._to_guest(guest_deeds.cancel_migrations),
+            Do.DELETE_GUEST: self._to_guest(guest_deeds.delete),
+            Do.SAY_FAILED: self._to_guest(guest_deeds.say_failed),
             Do.KILL_SOURCE: lambda step: self._kill_end(step, "source"),
             Do.KILL_TARGET: lambda step: self._kill_end(step, "target"),
             Do.PLUG_DISK: self._plug_disk,
@@ -315,6 +319,9 @@ class Deeds:
         await self._client.merge_patch(VIRTUAL_MACHINES, step.workload, halted, namespace=NAMESPACE)
         return f"stops the VM {step.workload}"
 
+    def _to_guest(self, deed: Callable[[KubeClient, str, str], Awaitable[str]]) -> Deed:
+        return lambda step: deed(self._client, NAMESPACE, step.workload)
+
     async def _migrate(self, step: Step) -> str:
         body = {"metadata": {"generateName": "by-hand-"}, "spec": {"vmiName": step.workload}}
         await self._client.create(MIGRATIONS, body, namespace=NAMESPACE)
@@ -476,5 +483,6 @@ _OF_PEOPLE = frozenset({
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,
-    Do.MIGRATE, Do.PLUG_DISK, Do.EVICT, Do.DELETE_INCIDENTS,
+    Do.MIGRATE, Do.CANCEL_MIGRATION, Do.DELETE_GUEST, Do.SAY_FAILED, Do.PLUG_DISK, Do.EVICT,
+    Do.DELETE_INCIDENTS,
 })  # fmt: skip

@@ -24,6 +24,8 @@ TaintBeforeRemoval       nothing is removed from a node that could be given some
 Zombie                   whoever's term is over sends nothing more, nobody else's begins before,
                          and our taint stays on a node that still runs what was removed from it
 NoHealthyGuestStopped    no guest that runs is stopped
+AsPolicySays             a guest is moved away from a dead kubelet, shut down there or started
+                         only as its policy says, and is migrated once
 OneAddress               no two pods have one address, and no address is taken from a pod that uses
                          it, or from one whose node is not proven dead
 NoBystander              nothing on a living node is touched, nor what its owner has kept from us
@@ -46,9 +48,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.apis.machines import MIGRATIONS
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
+from backstay.lab.guest_rules import as_policy_says, asks_kubevirt, has_stopped
 from backstay.lab.liveness import Patience, Promise, Repetition
 from backstay.lab.storage_rules import asks_to_detach, evidence_scope
 from backstay.lab.terms import holder, transitions
@@ -196,7 +201,9 @@ def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | 
     if not meta.get("deletionTimestamp"):
         return f"{meta['name']} was removed without having been marked before"
     doubt = witness.doubt(_by(happening), node)
-    return f"{meta['name']} was removed although {doubt}" if doubt else None
+    if not doubt or has_stopped(removed, witness):
+        return None
+    return f"{meta['name']} was removed although {doubt}"
 
 
 def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
@@ -338,6 +345,7 @@ def _not_ours_to_ask(asked: Asked) -> str | None:
         ATTACHMENTS.label: ("DELETE",),
     }
     allowed |= dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE"))
+    allowed |= {MIGRATIONS.label: ("POST",), VIRTUAL_MACHINES.label: ("PUT",)}
     if asked.storage == _RECORDS and asked.key[0] == OUR_LEASE[0]:
         return None
     if asked.method in allowed.get(asked.storage, ()) or asked.subresource == "eviction":
@@ -481,6 +489,8 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
     machine = witness.node(node)
     if machine is None or machine.boot_id is None or not witness.doubt(happening, node):
         return None
+    if has_stopped(live, witness):
+        return None
     return f"{happening.key[1]} was to be deleted, and {node} lives"
 
 
@@ -510,6 +520,7 @@ def _takes_something(happening: Happening) -> bool:
         or _asks_for_our_taint(happening)
         or _asks_for_addresses(happening)
         or asks_to_detach(happening)
+        or asks_kubevirt(happening)
     )
 
 
@@ -563,6 +574,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I11", "TaintBeforeRemoval", taint_before_removal),
     Invariant("I11", "Zombie", zombie),
     Invariant("I12", "NoHealthyGuestStopped", no_healthy_guest_stopped),
+    Invariant("I12", "AsPolicySays", as_policy_says),
     Invariant("I14", "OneAddress", one_address),
     Invariant("I16", "NoBystander", no_bystander),
 )

@@ -82,7 +82,9 @@ class _Performance:
         self._world = world
         self._scenario = scenario
         ground = WorldGround(world)
-        self._cluster = LabCluster(ground, calico=_calico(ground, scenario))
+        self._cluster = LabCluster(
+            ground, calico=_calico(ground, scenario), kubevirt=scenario.kubevirt
+        )
         self._stage = Stage(self._cluster, scenario, **_parts(scenario, instead))
         self._deeds = Deeds(world, self._stage)
         self._scribe = Scribe(self._cluster, named=self._stage.named)

@@ -70,7 +70,9 @@ class Claim(StrEnum):
 
 class Vm(_Part, frozen=True, kw_only=True):
     """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else.
-    ``hotplug`` are disks that are plugged in while it runs; ``addresses`` are asked for by name."""
+    ``hotplug`` are disks that are plugged in while it runs; ``addresses`` are asked for by name.
+    ``paused`` means that it starts so. ``made_by`` says whether its guest belongs to a VM, to a
+    replica set or a pool (of one, which then has its name), or to nobody."""
 
     name: str
     node: str = ""
@@ -80,6 +82,8 @@ class Vm(_Part, frozen=True, kw_only=True):
     hotplug: tuple[Claim, ...] = ()
     labels: dict[str, str] = {}
     pinned: bool = False
+    paused: bool = False
+    made_by: Literal["vm", "set", "pool", "nobody"] = "vm"
     addresses: tuple[str, ...] = ()
 
 
@@ -211,6 +215,12 @@ class Do(StrEnum):
     KILL_SOURCE = "kill-source"
     KILL_TARGET = "kill-target"
     """The node that a VM is moved from, or to, loses its power as soon as the VM is copied."""
+    CANCEL_MIGRATION = "cancel-migration"
+    """Somebody deletes the migrations of a VM."""
+    DELETE_GUEST = "delete-guest"
+    """Somebody deletes the VMI, and not the VM."""
+    SAY_FAILED = "say-failed"
+    """Somebody who cannot know says that its guest has failed; it runs on."""
     PLUG_DISK = "plug-disk"
     """A running VM is given one more disk."""
     EVICT = "evict"
@@ -248,7 +258,10 @@ VIRT_CONTROLLER = "virt-controller"
 API_SERVER = "api"
 """What a node can host besides controllers of ours."""
 
-_MOVING_VERBS = frozenset({Do.MIGRATE, Do.KILL_SOURCE, Do.KILL_TARGET, Do.PLUG_DISK})
+_MOVING_VERBS = frozenset({
+    Do.MIGRATE, Do.KILL_SOURCE, Do.KILL_TARGET, Do.PLUG_DISK, Do.CANCEL_MIGRATION,
+    Do.DELETE_GUEST, Do.SAY_FAILED,
+})  # fmt: skip
 """They are about VMs, too."""
 
 LEADER = "leader"
@@ -342,7 +355,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
 
     ``hosts`` names by node what it runs besides workloads: ``backstay-1``, ``api`` (then each of
     our controllers begins with that of the first node that has one, and learns of the others) and
-    ``virt-controller`` (then there is none elsewhere, and they agree on who works)."""
+    ``virt-controller`` (then there is none elsewhere, and they agree on who works). ``kubevirt`` is
+    its version."""
 
     name: str
     question: str
@@ -354,6 +368,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     hosts: dict[str, tuple[str, ...]] = {}
     workloads: Workloads = Workloads()
     calico: CalicoSpec | None = None
+    kubevirt: str = "v1.9.0"
     policy: PolicySpec = PolicySpec()
     controllers: int = 1
     bug: str = ""

@@ -14,6 +14,7 @@ from backstay.apis.calico import ASKED
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
+from backstay.lab import guest_stage
 from backstay.lab.cluster import NAMESPACE, LabCluster
 from backstay.lab.scenario import (
     API_SERVER,
@@ -175,8 +176,12 @@ class Stage:
             annotations={ASKED: msgspec.json.encode(vm.addresses).decode()} if vm.addresses else {},
             node_selector={_HOSTNAME: vm.node} if vm.pinned else None,
             eviction_strategy=vm.eviction_strategy or None,
+            start_strategy="Paused" if vm.paused else None,
         )
-        await self._client.create(VIRTUAL_MACHINES, body, namespace=NAMESPACE)
+        resource = VIRTUAL_MACHINES
+        if vm.made_by != "vm":
+            resource, body = guest_stage.made_by(vm.made_by, body)
+        await self._client.create(resource, body, namespace=NAMESPACE)
         if vm.run_strategy == "Manual":
             asked = {"status": {"stateChangeRequests": [{"action": "Start"}]}}
             await self._client.merge_patch(
@@ -205,8 +210,11 @@ class Stage:
         return self.named(workload_in(pod))
 
     def named(self, workload: str) -> str:
-        """A Deployment's pods have names of their own each."""
+        """A Deployment's pods have names of their own each, and so have the guests of a set."""
         name = workload.partition("/")[2]
+        for vm in self.scenario.workloads.vms:
+            if guest_stage.member(vm.made_by, name, of=vm.name):
+                return vm.name
         return next(
             (d.name for d in self.scenario.workloads.deployments if name.startswith(f"{d.name}-")),
             name,

@@ -9,6 +9,7 @@ from typing import Any
 
 from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
 from backstay.kube.resource import NODES, PODS
+from backstay.lab.guest_rules import has_stopped
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model.labels import OUT_OF_SERVICE_OURS, PROTECT, TMAX_PROTECT
 from backstay.sim.api.store import Commit
@@ -54,6 +55,8 @@ def _released_on_too_little(commit: Commit, by: Asked, witness: Witness) -> str 
     node, name = str(pod["spec"].get("nodeName", "")), pod["metadata"]["name"]
     volumes = _volumes_of(pod, witness)
     if not witness.doubt(by, node, strong=True) or _are_barred(node, volumes, witness):
+        return None
+    if has_stopped(pod, witness):
         return None
     if (pod["metadata"].get("labels") or {}).get(TMAX_PROTECT) != "true":
         return f"{name} was removed on less than its owner has consented to"

@@ -170,6 +170,8 @@ class Witness:
         self.calls += ours
         target = self._target(inbound) if ours else None
         if target is None:
+            if ours and (asked := _of_kubevirt(inbound, user)) is not None:
+                self._tell(asked)
             return await self._api.handle(inbound)
         if inbound.method not in _CHANGES:
             self._note_look(user, target, inbound)
@@ -462,6 +464,18 @@ def _is_out_of_service(node: Json) -> bool:
 
 def _owns_taints(entry: Json) -> bool:
     return "f:taints" in (entry.get("fieldsV1") or {}).get("f:spec", {})
+
+
+def _of_kubevirt(inbound: Inbound, user: str) -> Asked | None:
+    """What virt-api is asked to do with a VM, which is no object of the API's own."""
+    match inbound.path.strip("/").split("/"):
+        case ["apis", "subresources.kubevirt.io", _, "namespaces", namespace, plural, name, verb]:
+            now, sent = _now(), left_at()
+            return Asked(
+                now, now if sent is None else sent, user, inbound.method,
+                f"{plural}.kubevirt.io", (namespace, name), verb, _body(inbound),
+            )  # fmt: skip
+    return None
 
 
 def workload_of(pod: Running | Entry) -> str:

@@ -304,7 +304,7 @@ class Reason(Enum):
         "virtctl unpause vm {name} -n {namespace}",
     )
     Replaced = Entry(
-        "{workload} was replaced: {set} has its {count} replicas again.",
+        "{workload} was replaced: {set} is complete again ({count}).",
         "A replica set or a pool makes another guest, of another name, in the place of one that is "
         "gone.",
     )
@@ -389,6 +389,12 @@ class Reason(Enum):
         "It is not started elsewhere before virt-handler has said that its guest has stopped, and "
         "has been heard of since.",
         "restart the kubelet on {node}",
+    )
+    GuestHasStopped = Entry(
+        "It is proven that a guest on {node} has stopped: {because}.",
+        "The node is alive, and its virt-handler has seen the guest end. Looked at again after the "
+        "barrier, that still holds; the launcher, which the dead kubelet would never clear away, "
+        "is removed.",
     )
     CannotBeStopped = Entry(
         "{workload} runs on {node}, whose kubelet is silent, and is not shut down: {because}.",

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+import msgspec
+
 from backstay.apis.kubevirt import INSTANCE_PROJECTION, INSTANCES, InstanceRow
 from backstay.apis.machines import MIGRATION_PROJECTION, MIGRATIONS, MigrationRow
 from backstay.kube.client import KubeClient
@@ -50,7 +52,12 @@ class _Watch:
     def note(
         self, instances: Iterable[InstanceRow], moves: Iterable[MigrationRow], now: float
     ) -> None:
-        self.instances, self.moves = tuple(instances), tuple(moves)
+        """One that was there and is gone was cancelled, unless it had ended: it is not tried again
+        against whoever has done that."""
+        there = {row.uid: row for row in moves}
+        gone = (row for row in self.moves if row.uid not in there)
+        cancelled = (row if row.phase in _FINAL else _cancelled(row) for row in gone)
+        self.instances, self.moves = tuple(instances), (*there.values(), *cancelled)
         for row in self.instances:
             if row.deleting or row.phase in _FINAL:
                 self.since.setdefault(row.uid, now)
@@ -139,6 +146,11 @@ class GuestSource:
         except NotFound:
             return []
         return MIGRATION_PROJECTION.page(reply.body, call=reply.call).rows
+
+
+def _cancelled(row: MigrationRow) -> MigrationRow:
+    failure = "somebody has deleted the migration"
+    return msgspec.structs.replace(row, phase="Failed", failure=failure)
 
 
 def _outlived(node: NodeFacts) -> bool:

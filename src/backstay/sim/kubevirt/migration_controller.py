@@ -136,12 +136,19 @@ class MigrationController(Reconciler):
         if phase in FINAL:
             await self._end(migration, vmi)
         elif is_going(migration) or is_going(vmi):
-            return None
+            await self._cancel(key[0], migration, vmi)
         elif phase == PENDING:
             return await self._prepare(key[0], migration, vmi)
         elif phase == SCHEDULED:
             await self._hand_over(migration, vmi)
         return None
+
+    async def _cancel(self, namespace: str, migration: Object, vmi: Object) -> None:
+        """One that is called off before the nodes were told takes its target pod with it."""
+        target = self._target(migration, vmi)
+        told = is_its_own(migration, vmi)
+        if is_going(migration) and not told and target is not None and not is_going(target):
+            await self.delete(PODS, (namespace, target["metadata"]["name"]))
 
     async def _prepare(self, namespace: str, migration: Object, vmi: Object) -> float | None:
         target = self._target(migration, vmi)
