@@ -124,6 +124,9 @@ class Patience:
         match commit.storage, commit.after.key:
             case LEASES.label, (labels.LEASE_NAMESPACE, node):
                 self._signs[node] = happening.at
+            case INCIDENTS.label, _ if commit.deleted:
+                # Somebody wants nothing told of it, and is told nothing until it lives and dies.
+                self._signs.pop(after["spec"]["node"], None)
             case NODES.label, (_, node) if _boot(before) != _boot(after):
                 self._signs[node] = happening.at
             case LEASES.label, (_OURS.namespace, _OURS.lease):
@@ -172,21 +175,21 @@ class Patience:
         return armed and not self._witness.is_rolled_back
 
     def _is_confirmed(self, name: str, node: Json) -> bool:
+        """Somebody vouches for it, and nobody has ever done so in vain: a word about this boot that
+        life has contradicted is not outweighed by another one."""
         lease = self._witness.stored(LEASES.label, name, labels.LEASE_NAMESPACE)
         if lease is None:
             return False
         heartbeat = (node["metadata"].get("annotations") or {}).get(labels.HEARTBEAT, "")
-        shown = (
-            name, node["metadata"]["uid"], _boot(node), lease["spec"].get("renewTime"), heartbeat,
-        )  # fmt: skip
+        shown = (lease["spec"].get("renewTime"), heartbeat)
+        boot = (name, node["metadata"]["uid"], _boot(node))
         words = (stored.object["spec"] for stored in self._witness.store.all(CONFIRMATIONS.label))
-        return any(
-            (
-                word["node"], word["nodeUID"], word["bootID"],
-                word.get("lastRenewal"), word.get("lastHeartbeat", ""),
-            ) == shown
+        known = [
+            (word.get("lastRenewal"), word.get("lastHeartbeat", ""))
             for word in words
-        )  # fmt: skip
+            if (word["node"], word["nodeUID"], word["bootID"]) == boot
+        ]
+        return bool(known) and all(each == shown for each in known)
 
     def _most_are_well(self, *, but: str) -> bool:
         names = [s.object["metadata"]["name"] for s in self._witness.store.all(NODES.label)]
