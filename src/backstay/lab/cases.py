@@ -291,6 +291,72 @@ PUT_OUT_BY_HAND = Scenario(
     until=160,
 )
 
+_CONSENTING = Vm(name="till", node="n2", claims=(Claim.FILES,), labels={TMAX_PROTECT: "true"})
+_TWO_PLACES: dict[str, tuple[str, ...]] = {"n1": ("backstay-1",), "n3": ("backstay-2",)}
+
+SILENT = Scenario(
+    name="silent",
+    question="What if a node dies in silence, and only some of its VMs may be moved on that?",
+    nodes=_NODES,
+    hosts=_TWO_PLACES,
+    controllers=2,
+    workloads=Workloads(
+        vms=(
+            _CONSENTING,
+            Vm(name="plain", node="n2", claims=(Claim.FILES,)),
+            Vm(name="ledger", node="n2", claims=(Claim.SINGLE,), labels={TMAX_PROTECT: "true"}),
+        )
+    ),
+    steps=(_n2(5, Do.KILL),),
+    until=200,
+)
+
+SEEN_FROM_ONE_PLACE = Scenario(
+    name="seen-from-one-place",
+    question="What if a node is cut off, and there is one controller that does not reach it?",
+    nodes=_NODES,
+    workloads=Workloads(vms=(_CONSENTING,)),
+    steps=(_n2(5, Do.CUT),),
+    until=215,
+)
+
+BEHIND_A_FIREWALL = Scenario(
+    name="behind-a-firewall",
+    question="What if our controllers reach no node at all, and one loses touch with the API?",
+    nodes=_NODES,
+    hosts=_TWO_PLACES,
+    controllers=2,
+    workloads=Workloads(vms=(_CONSENTING,)),
+    steps=(
+        _ours(1, Do.FIREWALL),
+        Step(at=1, do=Do.FIREWALL, controller="backstay-2"),
+        _n2(5, Do.CUT_API),
+    ),
+    until=200,
+)
+
+FROZEN = Scenario(
+    name="frozen",
+    question="What if all programs of a node stand still, while its guests run on?",
+    nodes=_NODES,
+    hosts=_TWO_PLACES,
+    controllers=2,
+    workloads=Workloads(vms=(_CONSENTING,)),
+    steps=(_n2(5, Do.FREEZE),),
+    until=200,
+)
+
+STORM = Scenario(
+    name="storm",
+    question="What if two of five nodes fall silent at once?",
+    nodes=("n1", "n2", "n3", "n4", "n5"),
+    hosts=_TWO_PLACES,
+    controllers=2,
+    workloads=Workloads(vms=(_CONSENTING, Vm(name="desk", node="n4"))),
+    steps=(_n2(5, Do.KILL), Step(at=6, do=Do.KILL, node="n4")),
+    until=200,
+)
+
 WRONG_CLOCK = Scenario(
     name="wrong-clock",
     question="What if our clock is an hour ahead, and a node is declared dead that is not?",

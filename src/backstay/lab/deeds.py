@@ -30,7 +30,7 @@ from backstay.sim.kubevirt.names import MIGRATIONS
 from backstay.sim.kubevirt.objects import migration_of
 from backstay.sim.nodes.flapping import flap
 from backstay.sim.nodes.machine import Cut, Machine
-from backstay.sim.nodes.node import Node
+from backstay.sim.nodes.node import KUBELET, Node
 from backstay.sim.process import Process, State
 from backstay.sim.world import World
 
@@ -114,6 +114,7 @@ class Deeds:
             Do.CUT_CONTROLLER: self._cut_controller,
             Do.HEAL_CONTROLLER: self._heal_controller,
             Do.SKEW_CONTROLLER: self._skew_controller,
+            Do.FIREWALL: self._firewall,
             Do.DELETE_INCIDENTS: self._delete_incidents,
             Do.DELETE_LEASE: self._delete_lease,
             Do.KILL_API: lambda _: self._kill_program(API),
@@ -265,6 +266,12 @@ class Deeds:
             return ""
         machine.heal()
         return "is no longer cut off"
+
+    async def _firewall(self, step: Step) -> str:
+        process = self._cluster.process_of(step.controller)
+        kubelets = [f"{name}/{KUBELET}" for name in self._cluster.nodes]
+        self._world.wires.part([process], kubelets)
+        return "can connect to the API, and to no node"
 
     async def _skew_controller(self, step: Step) -> str:
         self._process(step).wall.step(step.seconds)

@@ -16,6 +16,7 @@ Preconditions            every deletion names uid and resourceVersion, every tai
                          its node: what is held up on its way changes only what its sender saw
 Epoch                    each term has a higher epoch than whatever was recorded before, and
                          whoever takes something away has announced it under its own
+Storm                    nothing is removed on silence while more nodes are silent than may be
 Disarm                   nothing is taken away and no node tainted unless we are armed, and armed
                          anew since the API was rolled back
 Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
@@ -32,7 +33,7 @@ NoBystander              nothing on a living node is touched, nor what its owner
 =======================  ========================================================================
 
 What must happen sooner or later is in ``liveness.py``. Rules about parts that are still to come
-(storms, drains, power) get their checks together with those parts.
+(drains, power) get their checks together with those parts.
 
 A person can be wrong, and a node that is cut off cannot object: two copies that come of a pod which
 was removed on somebody's word, or by somebody else, while it ran and nobody could see it, are an
@@ -55,6 +56,7 @@ from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.guest_rules import as_policy_says, asks_kubevirt, has_stopped
 from backstay.lab.liveness import Patience, Promise, Repetition
+from backstay.lab.silence_rules import storm
 from backstay.lab.storage_rules import asks_to_detach, evidence_scope
 from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
@@ -569,6 +571,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I13", "ProofAfterBarrier", proof_after_barrier),
     Invariant("I4", "Preconditions", preconditions),
     Invariant("I5", "Epoch", epoch),
+    Invariant("I6", "Storm", storm),
     Invariant("I9", "Disarm", disarm),
     Invariant("I10", "Ownership", ownership),
     Invariant("I11", "TaintBeforeRemoval", taint_before_removal),

@@ -194,6 +194,8 @@ class Do(StrEnum):
     RESUME_CONTROLLER = "resume-controller"
     CUT_CONTROLLER = "cut-controller"
     HEAL_CONTROLLER = "heal-controller"
+    FIREWALL = "firewall"
+    """The controller can connect to the API, and to no node."""
     SKEW_CONTROLLER = "skew-controller"
     """Its time of day is set ``seconds`` forward, or back."""
     DELETE_INCIDENTS = "delete-incidents"
@@ -285,7 +287,7 @@ _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys(
         (
             Do.KILL_CONTROLLER, Do.START_CONTROLLER, Do.PAUSE_CONTROLLER, Do.RESUME_CONTROLLER,
-            Do.CUT_CONTROLLER, Do.HEAL_CONTROLLER, Do.SKEW_CONTROLLER,
+            Do.CUT_CONTROLLER, Do.HEAL_CONTROLLER, Do.SKEW_CONTROLLER, Do.FIREWALL,
         ),
         "controller",
     ),

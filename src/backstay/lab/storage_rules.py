@@ -7,11 +7,12 @@ really there.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
+from backstay.apis.storage import ATTACHMENTS, CLAIMS
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.guest_rules import has_stopped
+from backstay.lab.silence_rules import has_consented, may_be_presumed
 from backstay.lab.witness import Asked, Committed, Happening, Witness
-from backstay.model.labels import OUT_OF_SERVICE_OURS, PROTECT, TMAX_PROTECT
+from backstay.model.labels import OUT_OF_SERVICE_OURS, PROTECT
 from backstay.sim.api.store import Commit
 
 Json = Mapping[str, Any]
@@ -58,19 +59,14 @@ def _released_on_too_little(commit: Commit, by: Asked, witness: Witness) -> str 
         return None
     if has_stopped(pod, witness):
         return None
-    if (pod["metadata"].get("labels") or {}).get(TMAX_PROTECT) != "true":
+    if not has_consented(pod, witness):
         return f"{name} was removed on less than its owner has consented to"
-    single = [each for each in volumes if not _is_shared(each, witness)]
-    return f"{name} was removed on a presumption, and has {single[0]}" if single else None
+    unfit = [each for each in volumes if not may_be_presumed(each, witness)]
+    return f"{name} was removed on a presumption, and has {unfit[0]}" if unfit else None
 
 
 def _are_barred(node: str, volumes: set[str], witness: Witness) -> bool:
     return bool(volumes) and all(witness.truth.is_barred(node, each) for each in volumes)
-
-
-def _is_shared(volume: str, witness: Witness) -> bool:
-    found = witness.stored(VOLUMES.label, volume) or {"spec": {}}
-    return "ReadWriteMany" in (found["spec"].get("accessModes") or ())
 
 
 def _detached_too_much(asked: Asked, witness: Witness) -> str | None:

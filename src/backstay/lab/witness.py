@@ -294,6 +294,15 @@ class Witness:
         against = self._knocks.against(node, at=by.sent, heard_at=self._heard_at(by, node))
         return f"{doubt}, and {against}" if against else ""
 
+    @property
+    def factor(self) -> float:
+        """By which all times here are shorter than usual."""
+        return self._knocks.factor
+
+    def renewed_at(self, node: str) -> float:
+        """When its lease was last renewed."""
+        return max((each.at for each in self._renewed.get(node, ())), default=-math.inf)
+
     def _heard_at(self, by: Asked, node: str) -> float:
         """When the API had last heard of it, as far as whoever asks could see."""
         seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)

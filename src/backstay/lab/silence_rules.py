@@ -1,0 +1,87 @@
+"""Rules about what is presumed (I6, Storm, and a part of I3): what silence is enough for.
+
+Like all rules (``invariants.py``) these look at what is really there. Whether there was silence at
+all is for ``knocks.py`` to say.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
+from backstay.apis.storage import VOLUMES
+from backstay.kube.resource import NODES, PODS
+from backstay.lab.witness import Committed, Happening, Witness
+from backstay.model.evidence import Strength
+from backstay.model.labels import MINIMUM_PROOF, TAINT, TMAX_PROTECT
+
+Json = Mapping[str, Any]
+
+_SILENT = 60.0
+"""Seconds after which a node is certainly taken for silent."""
+
+
+def storm(happening: Happening, witness: Witness) -> str | None:
+    """Nothing is removed on silence while more nodes are silent than may be."""
+    if not isinstance(happening, Committed) or happening.by is None:
+        return None
+    commit = happening.commit
+    if commit.storage != PODS.label or not commit.deleted or commit.before is None:
+        return None
+    pod, by = commit.before.object, happening.by
+    node = str(pod["spec"].get("nodeName", ""))
+    if not witness.doubt(by, node, strong=True) or witness.doubt(by, node):
+        return None
+    nodes = [stored.object for stored in witness.store.all(NODES.label)]
+    down = [
+        each
+        for each in nodes
+        if each["metadata"]["name"] == node or _is_down(each, by.sent, witness)
+    ]
+    spec = _config(witness)
+    most = (spec.get("limits") or {}).get("nodesDown") or max(1, len(nodes) // 10)
+    if len(down) <= most or spec.get("storm"):
+        return None
+    silent = ", ".join(each["metadata"]["name"] for each in down)
+    return f"{pod['metadata']['name']} was removed on silence, and so many are silent: {silent}"
+
+
+def _is_down(node: Json, now: float, witness: Witness) -> bool:
+    """Silent, and not all done for it."""
+    name = node["metadata"]["name"]
+    renewed = witness.renewed_at(name)
+    if renewed == -math.inf or now - renewed < _SILENT * witness.factor:
+        return False
+    tainted = any(each["key"] == TAINT for each in node["spec"].get("taints") or ())
+    pods = (stored.object for stored in witness.store.all(PODS.label))
+    return not tainted or any(pod["spec"].get("nodeName") == name for pod in pods)
+
+
+def has_consented(pod: Json, witness: Witness) -> bool:
+    """Whether the owner of a pod agreed that its node may be presumed dead. Which pods a policy is
+    about is not looked at: here, all of its namespace."""
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    if labels.get(TMAX_PROTECT) == "true" or labels.get(MINIMUM_PROOF) == Strength.PRESUMED:
+        return True
+    return any(
+        stored.object["metadata"]["namespace"] == meta["namespace"]
+        and stored.object["spec"].get("minimumProof") == Strength.PRESUMED
+        for stored in witness.store.all(AVAILABILITY_POLICIES.label)
+    )
+
+
+def may_be_presumed(volume: str, witness: Witness) -> bool:
+    """Whether silence can ever be enough for what has this volume: two copies of it can have it at
+    once without destroying it, or somebody has said that they can."""
+    spec = (witness.stored(VOLUMES.label, volume) or {"spec": {}})["spec"]
+    if "ReadWriteMany" not in (spec.get("accessModes") or ()):
+        return False
+    proof = _config(witness).get("proof") or {}
+    return spec.get("volumeMode") != "Block" or bool(proof.get("presumeBlock"))
+
+
+def _config(witness: Witness) -> Json:
+    config = witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}
+    spec: Json = config["spec"]
+    return spec
