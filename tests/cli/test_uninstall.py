@@ -2,6 +2,7 @@
 
 import json
 
+from backstay.apis.definitions import definitions
 from backstay.model.labels import TAINT
 from tests.support.small_cluster import SmallCluster
 
@@ -67,7 +68,7 @@ async def test_it_lists_first_and_asks(cluster: SmallCluster) -> None:
     assert said.code == 1
     assert "Namespace backstay-system, with everything in it" in said.out
     assert "Nobody will go on with what is under way: n1-a" in said.out
-    assert len(cluster.names(KINDS)) == 3
+    assert len(cluster.names(KINDS)) == len(definitions())
     assert TAINT in taints(cluster)
 
 
@@ -75,7 +76,7 @@ async def test_a_script_must_say_yes(cluster: SmallCluster) -> None:
     said = await cluster.run("admin", "uninstall")
     assert said.code == 1
     assert "NEXT: backstay uninstall --yes" in said.err
-    assert len(cluster.names(KINDS)) == 3
+    assert len(cluster.names(KINDS)) == len(definitions())
 
 
 async def test_what_may_not_be_removed_is_named_and_the_rest_goes(cluster: SmallCluster) -> None:
