@@ -128,6 +128,7 @@ class _Release:
         self._strict = settings.strict_affinity
         self._at = at.strftime("%Y-%m-%dT%H:%M:%SZ")
         self._blocks: dict[str, Block | None] = {}
+        self._handles: dict[str, Handle] = {}
         self._reading = asyncio.Lock()
 
     async def run(self, wishes: list[_Wish]) -> None:
@@ -158,6 +159,8 @@ class _Release:
 
         async def look(container: str) -> None:
             handle = await self._handle(f"{DEFAULT_NETWORK}.{container}")
+            if handle is not None:
+                self._handles[handle.name] = handle
             for name in handle.blocks.values() if handle else ():
                 block = await self._block(name)
                 found = map(block.address, block.held_by(handle.name)) if block and handle else ()
@@ -220,7 +223,7 @@ class _Release:
             wish.ended(Fate.RELEASED if wish.sent else Fate.FREE)
         elif attribute.released_at is not None:
             wish.ended(Fate.COOLING, seconds=self._rest)
-        elif attribute.owner == wish.claim.owner and _OF_MACHINES in attribute.handle:
+        elif _is_kept(attribute, wish.claim):
             wish.ended(Fate.KEPT)
         elif attribute.owner != wish.claim.owner or not wish.claim.has_handle(attribute.handle):
             wish.ended(Fate.LEFT, _whose(attribute))
@@ -258,7 +261,7 @@ class _Release:
     async def _settle(self, name: str) -> None:
         """Counts a handle down to what the blocks say that it still has."""
         for _ in range(_TRIES):
-            handle = await self._handle(name)
+            handle = self._handles.pop(name, None) or await self._handle(name)
             if handle is None:
                 return
             counts = {cidr: left for cidr in handle.blocks if (left := self._count(handle, cidr))}
@@ -347,6 +350,12 @@ def _without(block: Block, ordinals: Sequence[int], *, resting: str) -> Json:
     spec["sequenceNumberForAllocation"] = sequences
     spec["sequenceNumber"] = number + 1
     return live
+
+
+def _is_kept(attribute: Attribute, claim: AddressClaim) -> bool:
+    """A long name is shortened in a handle, beyond recognition."""
+    shortened = attribute.owner == claim.owner and _OF_MACHINES in attribute.handle
+    return shortened or claim.is_its_guests(attribute.handle)
 
 
 def _whose(attribute: Attribute) -> str:

@@ -20,7 +20,8 @@ from backstay.model.reasons import Reason, Why
 
 class AddressClaim(msgspec.Struct, frozen=True, kw_only=True):
     """The addresses of one pod. ``workload`` is in words; ``container`` is the sandbox to which
-    they were given; ``pinned`` are those that somebody has asked for by name."""
+    they were given; ``pinned`` are those that somebody has asked for by name; ``guest`` is the
+    name of the virtual machine that runs in the pod, if one does."""
 
     workload: str
     namespace: str
@@ -29,6 +30,7 @@ class AddressClaim(msgspec.Struct, frozen=True, kw_only=True):
     container: str
     addresses: tuple[str, ...]
     pinned: tuple[str, ...] = ()
+    guest: str = ""
 
     @property
     def will_be_asked_for(self) -> bool:
@@ -42,6 +44,11 @@ class AddressClaim(msgspec.Struct, frozen=True, kw_only=True):
     def has_handle(self, handle: str) -> bool:
         """A handle is the name of the network and that of the container."""
         return bool(self.container) and handle.rpartition(".")[2] == self.container
+
+    def is_its_guests(self, handle: str) -> bool:
+        """Whether the network keeps under this handle what is the virtual machine's, whichever of
+        its pods has it now."""
+        return bool(self.guest) and handle.endswith(f".vmi.{self.namespace}.{self.guest}")
 
 
 class Fate(StrEnum):

@@ -60,12 +60,13 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod and its annotations."""
+    """A pod and its annotations, and the name of the guest in it, if there is one."""
 
     namespace: str
     pod: str
     node: str
     annotations: Annotations
+    guest: str = ""
 
 
 def addresses_of(workload: str, holder: Holder, askers: Iterable[Asker]) -> Addresses:
@@ -144,6 +145,7 @@ def _claim(workload: str, holder: Holder, pinned: tuple[str, ...]) -> AddressCla
         container=container,
         addresses=tuple(_held(each) for each in held.split(",") if each.strip()),
         pinned=pinned,
+        guest=holder.guest,
     )
 
 

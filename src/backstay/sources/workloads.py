@@ -335,7 +335,11 @@ def _with_addresses(workload: Workload, pod: HeldPod, details: Details) -> Workl
     if not pod.network and not askers:
         return workload
     holder = Holder(
-        namespace=pod.namespace, pod=pod.name, node=workload.node, annotations=pod.network
+        namespace=pod.namespace,
+        pod=pod.name,
+        node=workload.node,
+        annotations=pod.network,
+        guest=workload.name if is_launcher(pod) else "",
     )
     found = addresses_of(str(workload), holder, askers)
     return msgspec.structs.replace(workload, addresses=found.claims, notes=found.notes)
