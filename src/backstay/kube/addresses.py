@@ -62,6 +62,8 @@ class Addresses:
 
     def order(self, now: float) -> list[str]:
         """Every address once: the one in use, then the rested, then those that failed of late."""
+        if not self._learned:
+            return [self.configured]
 
         def rank(url: str) -> tuple[float, bool]:
             resting = self._rests_until.get(url, 0.0)

@@ -14,8 +14,7 @@ Rules:
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar, Unpack
 from urllib.parse import urlencode, urlsplit
 
@@ -43,6 +42,7 @@ from backstay.kube.limits import RateLimit, VerbLimits
 from backstay.kube.lines import Lines
 from backstay.kube.resource import PODS, Resource
 from backstay.seam import errors as seam_errors
+from backstay.seam import waiting
 from backstay.seam.transport import Request, Response, Stream, Tls, Transport
 
 T = TypeVar("T")
@@ -51,8 +51,7 @@ _REFUSAL_AT_MOST = 64 * 1024
 """How much of a refusal's body is read when a stream was asked for."""
 
 
-@dataclass(frozen=True)
-class _Attempt:
+class _Attempt(msgspec.Struct, frozen=True):
     """A call on its way to one address."""
 
     call: Call
@@ -325,9 +324,9 @@ class KubeClient:
 
     async def _admit(self, call: Call, deadline: float) -> None:
         """Waits for the client's own rate limit, but never beyond the call's end."""
+        admitted = self._limits.admit(call.method, call.resource, not_after=call.not_after)
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._limits.admit(call.method, call.resource, not_after=call.not_after)
+            await waiting.by(deadline, admitted)
         except TimeoutError:
             raise errors.Unreachable(
                 f"{call.name}: not sent within {call.timeout:g} s, because of our own rate limit"
@@ -360,8 +359,7 @@ class KubeClient:
 
     async def _grant(self, call: Call, deadline: float) -> Grant:
         try:
-            async with asyncio.timeout_at(deadline):
-                return await self.access.grant()
+            return await waiting.by(deadline, self.access.grant())
         except TimeoutError:
             raise errors.Unreachable(
                 f"{call.name}: no credentials within {call.timeout:g} s from {self.access.origin}"
@@ -370,19 +368,21 @@ class KubeClient:
     async def _reach(self, call: Call, grant: Grant, deadline: float, exchange: _Exchange[T]) -> T:
         """Gives every address its chance, as far as the call may be sent again."""
         loop = asyncio.get_running_loop()
-        turns = Turns(self.addresses, loop.time())
+        began = loop.time()
+        turns = Turns(self.addresses, began)
         failures: list[KubeError] = []
-        while (turn := turns.next(deadline - loop.time())) is not None:
-            began = loop.time()
-            attempt = self._attempt(call, turn, grant, deadline, others=bool(turns))
+        while (turn := turns.next(deadline - began)) is not None:
+            attempt = self._attempt(call, turn, grant, deadline, now=began, others=bool(turns))
             try:
                 return await self._try(attempt, exchange)
             except KubeError as error:
                 failures.append(error)
                 if not _may_go_on(call, error):
                     raise
+                now = loop.time()
                 if isinstance(error, errors.Unreachable):
-                    turns.unreached(turn, loop.time() - began)
+                    turns.unreached(turn, now - began)
+                began = now
         raise _summed_up(call, failures)
 
     async def _try(self, attempt: _Attempt, exchange: _Exchange[T]) -> T:
@@ -450,15 +450,15 @@ class KubeClient:
         self.addresses.failed(base, asyncio.get_running_loop().time())
 
     def _attempt(
-        self, call: Call, turn: Turn, grant: Grant, deadline: float, *, others: bool
+        self, call: Call, turn: Turn, grant: Grant, deadline: float, *, now: float, others: bool
     ) -> _Attempt:
-        left = deadline - asyncio.get_running_loop().time()
+        left = deadline - now
         headers = {"accept": call.accept, "user-agent": self._user_agent, **grant.headers}
         if call.body:
             headers["content-type"] = call.content_type
         request = Request(
             method=call.method,
-            url=turn.base + call.path + (f"?{urlencode(call.query)}" if call.query else ""),
+            url=turn.base + call.path + (_encoded(call.query) if call.query else ""),
             headers=headers,
             body=call.body,
             # With another address to turn to, a silent one may not eat up the whole deadline.
@@ -482,6 +482,12 @@ def _read(
     resource: Resource, path: str, parameters: tuple[tuple[str, str], ...], timeout: float
 ) -> Call:
     return Call(method="GET", resource=resource, path=path, query=parameters, timeout=timeout)
+
+
+# Whoever polls asks for the same again and again.
+@lru_cache(maxsize=1024)
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    return f"?{urlencode(query)}"
 
 
 def _may_go_on(call: Call, error: KubeError) -> bool:

@@ -5,12 +5,13 @@ used. Quoting alone is not enough: an API server unquotes a path before it split
 ``web%2Fstatus`` would reach the status of ``web``. Kubernetes itself allows no such names.
 """
 
+from functools import cached_property, lru_cache
 from urllib.parse import quote
 
 import msgspec
 
 
-class Resource(msgspec.Struct, frozen=True):
+class Resource(msgspec.Struct, frozen=True, dict=True):
     """A kind of object that an API server stores. ``group`` is empty for the core group."""
 
     group: str
@@ -19,11 +20,11 @@ class Resource(msgspec.Struct, frozen=True):
     kind: str
     namespaced: bool = True
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def label(self) -> str:
         """As people write it: ``pods``, ``leases.coordination.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -58,6 +59,12 @@ class Resource(msgspec.Struct, frozen=True):
 def _segment(name: str, of_what: str) -> str:
     if name in ("", ".", "..") or "/" in name or "%" in name:
         raise ValueError(f"{name!r} is not the name of {of_what}")
+    return _quoted(name)
+
+
+# Quoting takes longer than all the rest of making a path, and names recur.
+@lru_cache(maxsize=4096)
+def _quoted(name: str) -> str:
     return quote(name, safe="")
 
 
