@@ -353,11 +353,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Turn after turn, until it is told to stop."""
         while True:
-            self._turn()
+            self._let_due_timers_line_up()
+            self._run_what_is_ready()
+            if self._abandoned:
+                raise Unfinished(
+                    f"{self._abandoned[0]} was begun, not finished, and left to the garbage "
+                    "collector, which comes at no particular moment: close it, with "
+                    "contextlib.aclosing"
+                )
             if self._stopping:
                 return
 
-    def _turn(self) -> None:
+    def _let_due_timers_line_up(self) -> None:
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
@@ -377,12 +384,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 lane.ready.append(timer)
                 if not lane.lined_up:
                     self._line_up(lane)
-        self._run_what_is_ready()
-        if self._abandoned:
-            raise Unfinished(
-                f"{self._abandoned[0]} was begun, not finished, and left to the garbage collector, "
-                "which comes at no particular moment: close it, with contextlib.aclosing"
-            )
 
     def _run_what_is_ready(self) -> None:
         # As many callbacks as are ready now: what they add belongs to the next turn, in which
@@ -392,13 +393,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for lane in lined_up:
             count += len(lane.ready)
         for _ in range(count):
-            ready_lanes = len(lined_up)
-            if not ready_lanes:
+            if not lined_up:
                 break
-            place = int(self._draw() * ready_lanes) if ready_lanes > 1 else 0
+            place = int(self._draw() * len(lined_up)) if len(lined_up) > 1 else 0
             lane = lined_up[place]
-            handle = lane.ready.popleft()
-            if not lane.ready:
+            ready = lane.ready
+            handle = ready.popleft()
+            if not ready:
                 lane.lined_up = False
                 last = lined_up.pop()
                 if last is not lane:

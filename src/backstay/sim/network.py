@@ -30,8 +30,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from backstay.seam import waiting
 from backstay.seam.errors import (
     BadAnswer,
     ConnectFailed,
@@ -66,24 +69,34 @@ class _Listener:
         self._max_body = max_body
         self._tasks = Tasks(f"serve {url}", logger=_logger)
         self._context = contextvars.copy_context()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._under_way: dict[Exchange, None] = {}
+        self._quiet = asyncio.Event()
 
     @property
     def url(self) -> str:
         return self._url
 
     def accept(self, link: Link, exchange: Exchange) -> None:
-        self._context.run(self._begin, link, exchange)
+        """Answers the request of an exchange when it arrives."""
+        self._under_way[exchange] = None
+        exchange.up.on_news = partial(self._arrived, link, exchange)
 
-    def _begin(self, link: Link, exchange: Exchange) -> None:
-        task = self._tasks.spawn(self._serve(link, exchange), name="exchange")
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+    def _arrived(self, link: Link, exchange: Exchange) -> None:
+        if exchange.up.has_something:
+            exchange.up.on_news = None
+            # Only now, because a task for each request that is on its way would wait for nothing.
+            serving = self._serve(link, exchange)
+            self._context.copy().run(self._tasks.spawn, serving, name="exchange")
 
     async def close(self) -> None:
         self._network.listeners.pop(self._url, None)
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=self._network.grace)
+        try:
+            async with asyncio.timeout(self._network.grace):
+                while self._under_way:
+                    self._quiet.clear()
+                    await self._quiet.wait()
+        except TimeoutError:
+            pass
         for exchange in list(self._network.link(self._url).exchanges):
             exchange.abort()
         async with self._tasks:
@@ -91,7 +104,7 @@ class _Listener:
 
     async def _serve(self, link: Link, exchange: Exchange) -> None:
         try:
-            inbound = await exchange.up.receive()
+            inbound = exchange.up.take()
             assert isinstance(inbound, Inbound)
             FATE.set(exchange.fate)
             LEFT.set(exchange.began)
@@ -104,10 +117,13 @@ class _Listener:
                     await self._reply(exchange, inbound, answer)
             finally:
                 # Also when no byte of it was read: a body may hold a subscription.
-                if (aclose := getattr(answer.body, "aclose", None)) is not None:
-                    await aclose()
+                if not isinstance(answer.body, bytes) and hasattr(answer.body, "aclose"):
+                    await answer.body.aclose()
         except ConnectionLost:
             return
+        finally:
+            del self._under_way[exchange]
+            self._quiet.set()
 
     async def _answer(self, inbound: Inbound) -> Answer:
         if len(inbound.body) > self._max_body:
@@ -156,9 +172,9 @@ class _Stream:
         return _lower(self._head.headers)
 
     async def read(self, timeout: float) -> bytes:
+        deadline = asyncio.get_running_loop().time() + timeout
         try:
-            async with asyncio.timeout(timeout):
-                return await self.next_chunk()
+            return await waiting.by(deadline, self._next_chunk())
         except TimeoutError:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
 
@@ -166,27 +182,15 @@ class _Stream:
         chunk = await self.read(timeout)
         return [chunk] if chunk else []
 
-    async def next_chunk(self) -> bytes:
+    async def _next_chunk(self) -> bytes:
         while not self._ended:
             piece = await self._exchange.down.receive()
             if isinstance(piece, bytes) and piece:
                 return piece
             if piece is None:
                 self._ended = True
-                if _lower(self._request.headers).get("connection") == "close":
-                    self._exchange.finish()
-                else:
-                    self._network.keep_connection(self._exchange)
+                self._network.had_answer(self._exchange, self._request)
         return b""
-
-    async def whole_body(self) -> bytes:
-        body = bytearray()
-        while chunk := await self.next_chunk():
-            body += chunk
-            if len(body) > self._request.max_body:
-                limit = f"{self._request.max_body} bytes"
-                raise BadAnswer(f"the answer to {_named(self._request)} has more than {limit}")
-        return bytes(body)
 
 
 class _Transport:
@@ -196,17 +200,21 @@ class _Transport:
         self._network = network
 
     async def request(self, request: Request) -> Response:
-        deadline = asyncio.get_running_loop().time() + request.timeout
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.timeout
         exchange = await self._connect(request, deadline)
+        # A bare timer, because most of what waits in a simulation are requests.
+        timer = loop.call_at(deadline, exchange.expire)
         try:
-            async with asyncio.timeout_at(deadline):
-                stream = await self._ask(request, exchange)
-                body = await stream.whole_body()
+            head = await self._ask(request, exchange)
+            body = await _whole_body(request, exchange)
+            self._network.had_answer(exchange, request)
         except TimeoutError:
             raise _unanswered(request) from None
         finally:
+            timer.cancel()
             exchange.leave()
-        return Response(stream.status, stream.headers, body)
+        return Response(head.status, _lower(head.headers), body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -215,10 +223,10 @@ class _Transport:
         try:
             try:
                 async with asyncio.timeout_at(deadline):
-                    stream = await self._ask(request, exchange)
+                    head = await self._ask(request, exchange)
             except TimeoutError:
                 raise _unanswered(request) from None
-            yield stream
+            yield _Stream(self._network, exchange, head, request)
         finally:
             exchange.leave()
 
@@ -249,14 +257,15 @@ class _Transport:
             link.sent.append(Sent(now, request))
         return exchange
 
-    async def _ask(self, request: Request, exchange: Exchange) -> _Stream:
+    async def _ask(self, request: Request, exchange: Exchange) -> Answer:
+        """The head of the answer."""
         if exchange.fate.lose_request is None:
             await exchange.up.send(_inbound(request, name_of(exchange.caller)))
         elif exchange.fate.lose_request == "reset":
             exchange.cut()
         head = await exchange.down.receive()
         assert isinstance(head, Answer)
-        return _Stream(self._network, exchange, head, request)
+        return head
 
 
 class _Serve:
@@ -332,8 +341,11 @@ class Network:
 
     def link(self, url: str) -> Link:
         """The link to the address of ``url``, whether or not anybody listens there."""
-        address = _address(url)
-        return self._links.setdefault(address, Link(address))
+        address = _place(url).address
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = Link(address)
+        return link
 
     def draw_fate(self, link: Link, request: Request) -> Fate:
         self._attempts += 1
@@ -342,10 +354,11 @@ class Network:
 
     # Connections
 
-    def keep_connection(self, exchange: Exchange) -> None:
-        """The answer was read to its end, and its connection can be used again."""
+    def had_answer(self, exchange: Exchange, request: Request) -> None:
+        """The answer was read to its end, and its connection can be used again, if it may."""
         exchange.finish()
-        self.idle[exchange.caller, exchange.address] += 1
+        if _lower(request.headers).get("connection") != "close":
+            self.idle[exchange.caller, exchange.address] += 1
 
     def take_idle(self, address: str) -> bool:
         """Whether the caller has a connection left from an earlier request, which it now uses."""
@@ -421,11 +434,38 @@ class Network:
                 del self.idle[caller, address]
 
 
-def _address(url: str) -> str:
+async def _whole_body(request: Request, exchange: Exchange) -> bytes:
+    down, chunks, size = exchange.down, list[bytes](), 0
+    while True:
+        # It has arrived together with its head, as a rule.
+        piece = down.take() if down.has_something else await down.receive()
+        if piece is None:
+            return b"".join(chunks)
+        assert isinstance(piece, bytes)
+        chunks.append(piece)
+        size += len(piece)
+        if size > request.max_body:
+            limit = f"{request.max_body} bytes"
+            raise BadAnswer(f"the answer to {_named(request)} has more than {limit}")
+
+
+class _Place(NamedTuple):
+    """What a URL says, as both ends need it."""
+
+    address: str
+    host: str
+    path: str
+    query: str
+
+
+# The same few are asked for again and again.
+@lru_cache(maxsize=1024)
+def _place(url: str) -> _Place:
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise ConnectFailed(f"{url!r} is not an http or https address")
-    return _join(parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme])
+    address = _join(parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme])
+    return _Place(address, parts.netloc, unquote(parts.path) or "/", parts.query)
 
 
 def _join(scheme: str, host: str, port: int) -> str:
@@ -433,12 +473,12 @@ def _join(scheme: str, host: str, port: int) -> str:
 
 
 def _inbound(request: Request, peer: str) -> Inbound:
-    parts = urlsplit(request.url)
+    place = _place(request.url)
     return Inbound(
         method=request.method,
-        path=unquote(parts.path) or "/",
-        query=parts.query,
-        headers={"host": parts.netloc, **_lower(request.headers)},
+        path=place.path,
+        query=place.query,
+        headers={"host": place.host, **_lower(request.headers)},
         body=request.body,
         peer=peer,
     )

@@ -23,6 +23,7 @@ from backstay.seam.errors import ConnectionLost
 from backstay.seam.transport import Request
 from backstay.sim.fate import Fate, Loss
 from backstay.sim.lane import Lane
+from backstay.sim.loop import VirtualLoop
 
 # What a sender may have on the wire before it must wait for the receiver, as a TCP window does.
 _WINDOW = 256 * 1024
@@ -171,14 +172,28 @@ class Wires:
 
 
 class Pipe:
-    """One direction of a connection, from ``source`` to ``target``."""
+    """One direction of a connection, from ``source`` to ``target``.
+
+    Who waits for news of it does so by ``receive``, or is called by ``on_news``.
+    """
+
+    __slots__ = (
+        "_arrived", "_exchange", "_held", "_last_arrival", "_lost", "_on_end", "_under_way",
+        "_waiting", "drip", "on_news", "source", "target",
+    )  # fmt: skip
 
     def __init__(
-        self, exchange: "Exchange", source: str, target: str, on_end: Callable[[], None]
+        self,
+        exchange: "Exchange",
+        source: str,
+        target: str,
+        *,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self.source = source
         self.target = target
         self.drip: tuple[int, float] | None = None
+        self.on_news: Callable[[], None] | None = None
         self._exchange = exchange
         self._on_end = on_end
         self._arrived: deque[object] = deque()
@@ -186,12 +201,12 @@ class Pipe:
         self._last_arrival = 0.0
         self._under_way = 0
         self._lost = False
-        self._news = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
 
     async def send(self, *pieces: object) -> None:
         """Returns when they have left. They arrive together."""
         while not self._lost and self._under_way >= _WINDOW:
-            await self._next_news()
+            await self._news()
         if self._lost:
             raise ConnectionLost(f"the connection to {self._exchange.address} is gone")
         if self.drip is None:
@@ -211,14 +226,25 @@ class Pipe:
         self._lost = True
         self.wake()
 
+    @property
+    def has_something(self) -> bool:
+        """Whether ``receive`` would return or fail at once."""
+        return self._lost or (bool(self._arrived) and not self._exchange.silent)
+
     async def receive(self) -> object:
-        while not self._lost and (self._exchange.silent or not self._arrived):
-            await self._next_news()
+        """Raises ``TimeoutError`` when the exchange is over its time."""
+        while not self.has_something:
+            await self._news()
+        return self.take()
+
+    def take(self) -> object:
+        """What is there."""
         if self._lost or (piece := self._arrived.popleft()) is _END:
             self._lost = True
             raise ConnectionLost(f"the connection to {self._exchange.address} was lost")
-        self._under_way -= _size(piece)
-        self.wake()
+        if isinstance(piece, bytes):
+            self._under_way -= len(piece)
+            self.wake()
         return piece
 
     def release(self) -> None:
@@ -231,13 +257,21 @@ class Pipe:
                 self._arrive(pieces)
 
     def wake(self) -> None:
-        self._news.set()
+        if self._waiting:
+            for each in self._waiting:
+                if not each.done():
+                    each.set_result(None)
+            self._waiting.clear()
+        if self.on_news is not None:
+            self.on_news()
 
     def _put(self, pieces: tuple[object, ...], later: float = 0.0) -> None:
         now = true_time()
         # A delay that was shortened meanwhile must not let a later piece overtake.
         self._last_arrival = max(self._last_arrival + later, now + self._exchange.delay())
-        self._under_way += sum(map(_size, pieces))
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                self._under_way += len(piece)
         if self._last_arrival <= now:
             self._arrive(pieces)
         else:
@@ -252,13 +286,16 @@ class Pipe:
             wires.hold(self)
             return
         self._arrived.extend(pieces)
-        if pieces[-1] is _END:
+        if pieces[-1] is _END and self._on_end is not None:
             self._on_end()
         self.wake()
 
-    async def _next_news(self) -> None:
-        self._news.clear()
-        await self._news.wait()
+    async def _news(self) -> None:
+        if self._exchange.over_time:
+            raise TimeoutError
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(news)
+        await news
 
 
 class Exchange:
@@ -271,15 +308,17 @@ class Exchange:
         self, link: Link, wires: Wires, fate: Fate, *, caller: Lane | None, server: Lane | None
     ) -> None:
         self.began = true_time()
+        self.address = link.address
         self.wires = wires
         self.fate = fate
         self.caller = caller
         self.server = server
         self.caller_is_gone = False
+        self.over_time = False
         self._link = link
         here, there = name_of(caller), name_of(server)
         self.up = Pipe(self, here, there, on_end=self._caller_left)
-        self.down = Pipe(self, there, here, on_end=lambda: None)
+        self.down = Pipe(self, there, here)
         self.down.drip = fate.drip
         self._streaming: asyncio.Task[object] | None = None
         self._cut_at: asyncio.TimerHandle | None = None
@@ -287,10 +326,6 @@ class Exchange:
             loop = asyncio.get_running_loop()
             self._cut_at = loop.call_later(fate.cut_after, self.cut, context=Context())
         link.exchanges[self] = None
-
-    @property
-    def address(self) -> str:
-        return self._link.address
 
     @property
     def silent(self) -> bool:
@@ -328,6 +363,11 @@ class Exchange:
         self.up.lose()
         self._caller_left()
 
+    def expire(self) -> None:
+        """The caller waits no longer."""
+        self.over_time = True
+        self.wake()
+
     def wake(self) -> None:
         self.up.wake()
         self.down.wake()
@@ -355,7 +395,8 @@ def name_of(lane: Lane | None) -> str:
 
 def true_time() -> float:
     """``loop.time()`` as it is in no process."""
-    return Context().run(asyncio.get_running_loop().time)
+    loop = asyncio.get_running_loop()
+    return loop.true_time if isinstance(loop, VirtualLoop) else loop.time()
 
 
 def _drops(pieces: tuple[object, ...], size: int) -> Iterator[object]:
@@ -365,7 +406,3 @@ def _drops(pieces: tuple[object, ...], size: int) -> Iterator[object]:
                 yield piece[start : start + size]
         else:
             yield piece
-
-
-def _size(piece: object) -> int:
-    return len(piece) if isinstance(piece, bytes) else 0
