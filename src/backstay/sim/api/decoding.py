@@ -7,7 +7,7 @@ becomes of theirs is said by their definition.
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from backstay.sim.api import gotext
 from backstay.sim.api.kinds import KindInfo, Kinds, Object, Schema, Types
@@ -46,32 +46,37 @@ def decoded(info: KindInfo, sent: Object, kinds: Kinds) -> tuple[Object, list[st
 def known(info: KindInfo, sent: Object, kinds: Kinds, unknown: list[str]) -> Object:
     """The same for an object or a merge patch of one. Raises ``Mismatch``."""
     walk = _Walk(kinds.types, unknown)
-    kept: Object = walk.value(sent, kinds.schema(info), _Place(info.kind))
+    kept: Object = walk.value(sent, kinds.schema(info), (None, "struct", info.kind))
     return kept
 
 
-class _Place:
-    """Where a walk is: the path for people, and the innermost struct for the decoder's words."""
+_Place: TypeAlias = tuple["_Place | None", Literal["struct", "field", "item", "key"], str | int]
+"""Where a walk is: the last step, and where that was made from. It is put into words only when
+there is something to say about it, because there hardly ever is."""
 
-    __slots__ = ("fields", "path", "struct")
 
-    def __init__(self, struct: str, path: str = "", fields: str = "") -> None:
-        self.struct = struct
-        self.path = path
-        self.fields = fields
+class _Described(NamedTuple):
+    """A place in words: the innermost struct and the fields in it, as the decoder says it, and
+    the whole path, as people do."""
 
-    def field(self, name: str) -> "_Place":
-        path = f"{self.path}.{name}" if self.path else name
-        return _Place(self.struct, path, f"{self.fields}.{name}")
+    struct: str
+    fields: str
+    path: str
 
-    def item(self, index: int) -> "_Place":
-        return _Place(self.struct, f"{self.path}[{index}]", self.fields)
 
-    def key(self, name: str) -> "_Place":
-        return _Place(self.struct, f"{self.path}.{name}", self.fields)
-
-    def inside(self, type_name: str) -> "_Place":
-        return _Place(type_name.rpartition(".")[2], self.path, self.fields)
+def _described(place: _Place) -> _Described:
+    before, step, name = place
+    struct, fields, path = _described(before) if before is not None else _Described("", "", "")
+    match step:
+        case "struct":
+            struct = str(name).rpartition(".")[2]
+        case "field":
+            fields, path = f"{fields}.{name}", f"{path}.{name}" if path else str(name)
+        case "item":
+            path = f"{path}[{name}]"
+        case "key":
+            path = f"{path}.{name}"
+    return _Described(struct, fields, path)
 
 
 class _Walk:
@@ -84,38 +89,49 @@ class _Walk:
             return None
         resolved = self._types.resolve(schema)
         if resolved.fields is not None:
-            _demand(isinstance(value, dict), value, schema, place)
-            inside = place.inside(schema.ref) if schema.ref else place
+            value = _of_type(dict, value, schema, place)
+            inside: _Place = (place, "struct", schema.ref) if schema.ref else place
             return self._struct(value, resolved.fields, inside)
         if resolved.map is not None:
-            _demand(isinstance(value, dict), value, schema, place)
             below = resolved.map
-            return {k: self.value(v, below, place.key(k)) for k, v in value.items()}
+            sent = _of_type(dict, value, schema, place)
+            return {k: self.value(v, below, (place, "key", k)) for k, v in sent.items()}
         if resolved.list is not None:
-            _demand(isinstance(value, list), value, schema, place)
             below = resolved.list
-            return [self.value(v, below, place.item(n)) for n, v in enumerate(value)]
-        # Types with a name of their own decode themselves.
-        decode = DECODERS.get(schema.ref or "")
-        if decode is not None:
-            return _decoded_by(decode, value)
-        if schema.ref is None and resolved.type in _ACCEPTED:
-            _demand(_fits(value, resolved), value, schema, place)
-            if resolved.format == "byte":
-                _check_base64(value)
-        return value
+            sent = _of_type(list, value, schema, place)
+            return [self.value(v, below, (place, "item", n)) for n, v in enumerate(sent)]
+        return _plain(value, schema, resolved, place)
 
     def _struct(self, value: Object, fields: dict[str, Schema], place: _Place) -> Object:
         kept = {}
         for name, each in value.items():
             schema = fields.get(name)
             if schema is not None:
-                kept[name] = self.value(each, schema, place.field(name))
+                kept[name] = self.value(each, schema, (place, "field", name))
             elif name.startswith("$"):
                 kept[name] = each
             else:
-                self._unknown.append(place.field(name).path)
+                self._unknown.append(_described((place, "field", name)).path)
         return kept
+
+
+def _of_type(wanted: type, value: Any, schema: Schema, place: _Place) -> Any:
+    if not isinstance(value, wanted):
+        raise _mismatch(value, schema, place)
+    return value
+
+
+def _plain(value: Any, schema: Schema, resolved: Schema, place: _Place) -> Any:
+    # Types with a name of their own decode themselves.
+    decode = DECODERS.get(schema.ref or "")
+    if decode is not None:
+        return _decoded_by(decode, value)
+    if schema.ref is None and resolved.type in _ACCEPTED:
+        if not _fits(value, resolved):
+            raise _mismatch(value, schema, place)
+        if resolved.format == "byte":
+            _check_base64(value)
+    return value
 
 
 def _decoded_by(decode: Callable[[Any], str], value: Any) -> str:
@@ -141,15 +157,14 @@ def _check_base64(text: str) -> None:
         raise Mismatch(f"illegal base64 data at input byte {at}")
 
 
-def _demand(fits: bool, value: Any, schema: Schema, place: _Place) -> None:
-    if fits:
-        return
+def _mismatch(value: Any, schema: Schema, place: _Place) -> Mismatch:
     kind = gotext.json_kind(value)
     if kind == "number" and schema.type == "integer":
         kind = f"number {gotext.plain(value)}"
-    raise Mismatch(
+    where = _described(place)
+    return Mismatch(
         f"json: cannot unmarshal {kind} into Go struct field "
-        f"{place.struct}{place.fields} of type {_go_type(schema)}"
+        f"{where.struct}{where.fields} of type {_go_type(schema)}"
     )
 
 

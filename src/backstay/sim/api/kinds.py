@@ -10,7 +10,7 @@ so references are resolved when they are followed.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -55,7 +55,7 @@ class Subresource(msgspec.Struct, frozen=True):
     verbs: tuple[str, ...] = ()
 
 
-class KindInfo(msgspec.Struct, frozen=True, rename="camel"):
+class KindInfo(msgspec.Struct, frozen=True, rename="camel", dict=True):
     """Everything that is known of a kind without looking at an object of it."""
 
     group: str
@@ -81,11 +81,11 @@ class KindInfo(msgspec.Struct, frozen=True, rename="camel"):
     def kind_of_lists(self) -> str:
         return self.list_kind or f"{self.kind}List"
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def storage(self) -> str:
         """Where its objects are kept: all versions of a kind are the same objects."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

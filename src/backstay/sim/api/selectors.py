@@ -225,6 +225,8 @@ def _parse_fields(info: KindInfo, text: str) -> Test:
         field, operator, value = match.groups()
         if field or value:
             tests.append(_field_test(info, field, operator, _unescaped(value)))
+    if len(tests) == 1:
+        return tests[0]
     return lambda obj: all(test(obj) for test in tests)
 
 
