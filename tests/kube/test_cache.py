@@ -225,6 +225,15 @@ TestCacheAgainstTheModel = CacheMachine.TestCase
 TestCacheAgainstTheModel.settings = settings(max_examples=70, stateful_step_count=25)
 
 
+def test_a_row_that_moved_is_found_where_it_is_and_no_longer_where_it_was() -> None:
+    cache = filled(row("a", places="xy"))
+    cache.put(row("a", 2, places="yz"))
+    assert cache.by_index("place", "x") == []
+    assert cache.by_index("place", "y") == [row("a", 2, places="yz")]
+    assert cache.by_index("place", "z") == [row("a", 2, places="yz")]
+    assert cache.counts("place") == {"y": 1, "z": 1}
+
+
 # Pictures
 
 
