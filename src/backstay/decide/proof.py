@@ -96,6 +96,8 @@ def words(evidence: Evidence) -> str:
     match evidence.kind:
         case EvidenceKind.OPERATOR_CONFIRMED:
             return f"{evidence.source} confirmed it ({evidence.detail}), and it was silent since"
+        case EvidenceKind.PRESUMED:
+            return f"that is presumed, because {evidence.detail}"
         case _:
             return f"{evidence.source}: {evidence.detail}"
 
