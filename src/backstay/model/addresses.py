@@ -56,7 +56,7 @@ class Fate(StrEnum):
     COOLING = "Cooling"
     """Released, and not to be used again for a while."""
     FREE = "Free"
-    """Nobody had it any more."""
+    """Nobody had it any more: perhaps a predecessor of ours released it and died."""
     KEPT = "Kept"
     """The network itself gives it to the workload's next pod."""
     BOUND = "Bound"
@@ -80,7 +80,7 @@ def told(outcomes: Iterable[AddressOutcome]) -> tuple[Why, ...]:
     for outcome in outcomes:
         key = (outcome.claim.workload, outcome.fate, outcome.because)
         alike.setdefault(key, []).append(outcome)
-    return tuple(_why(each) for each in alike.values() if each[0].fate is not Fate.FREE)
+    return tuple(map(_why, alike.values()))
 
 
 def _why(outcomes: list[AddressOutcome]) -> Why:
