@@ -14,9 +14,11 @@ async def delete(client: KubeClient, namespace: str, name: str) -> str:
 
 
 async def say_failed(client: KubeClient, namespace: str, name: str) -> str:
-    """As somebody would who has not seen it: the guest runs on."""
+    """As KubeVirt's controller would, which has not seen it: the guest runs on."""
     failed = {"status": {"phase": "Failed"}}
-    await client.merge_patch(INSTANCES, name, failed, namespace=namespace)
+    await client.merge_patch(
+        INSTANCES, name, failed, namespace=namespace, manager="virt-controller"
+    )
     return f"says that the guest {name} has failed"
 
 

@@ -222,7 +222,7 @@ class Do(StrEnum):
     DELETE_GUEST = "delete-guest"
     """Somebody deletes the VMI, and not the VM."""
     SAY_FAILED = "say-failed"
-    """Somebody who cannot know says that its guest has failed; it runs on."""
+    """KubeVirt's controller, which cannot know, says that its guest has failed; it runs on."""
     PLUG_DISK = "plug-disk"
     """A running VM is given one more disk."""
     EVICT = "evict"
