@@ -72,6 +72,7 @@ class Parts(TypedDict, total=False):
     observer: type[Observer]
     leadership: type[Leadership]
     reach: type[ReachSource]
+    sweeper: type[Sweeper]
 
 
 class App:
@@ -91,6 +92,7 @@ class App:
         observer: type[Observer] = Observer,
         leadership: type[Leadership] = Leadership,
         reach: type[ReachSource] = ReachSource,
+        sweeper: type[Sweeper] = Sweeper,
         past: Past | None = None,
     ) -> None:
         times = settings.times
@@ -160,7 +162,7 @@ class App:
             floor=self.book.highest_epoch,
             times=settings.lease_times,
         )
-        self.sweeper = Sweeper(self.book, self.box, wall=seams.wall)
+        self.sweeper = sweeper(self.book, self.box, wall=seams.wall)
         self._seams = seams
         self._client = client
         self._was_armed = False

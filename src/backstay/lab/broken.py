@@ -7,6 +7,7 @@ what is left out is the bug, and everything else is the code that ships.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from ipaddress import ip_address
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard, Outcome, Proof
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
+from backstay.control.sweep import Sweeper
 from backstay.decide import proof
 from backstay.decide.failover import (
     CHAIN,
@@ -31,6 +33,7 @@ from backstay.decide.failover import (
     may_we_act,
 )
 from backstay.kube.client import KubeClient
+from backstay.kube.errors import KubeError
 from backstay.kube.lease import Leadership, Term
 from backstay.kube.queue import Done, Result
 from backstay.kube.resource import NODES, PODS
@@ -249,6 +252,15 @@ class WithoutFinalizers(Guard):
             await verb(client, pod, not_after=not_after)
 
         return await super()._each(pods, by_force, term)
+
+
+class SweepsEverything(Sweeper):
+    async def run(self, term: Term) -> None:
+        while not term.over:
+            await asyncio.sleep(10.0)
+            for row in await self._book.all():
+                with suppress(KubeError):
+                    await self._book.remove(row, not_after=term.require())
 
 
 class WithInstances(Guard):

@@ -27,6 +27,7 @@ from backstay.lab.broken import (
     OfAnyScope,
     OverOthersTaints,
     ReadOnce,
+    SweepsEverything,
     WithInstances,
     WithoutAWord,
     WithoutEvidence,
@@ -312,6 +313,13 @@ BUGS: tuple[Bug, ...] = (
         "act/pods.py: remove",
         frozenset({"Ownership"}),
         {"guard": WithoutFinalizers},
+    ),
+    Bug(
+        "sweeps-everything",
+        "What is told of incidents is removed while they are open.",
+        "record/retention.py: expendable",
+        frozenset({"Ownership"}),
+        {"sweeper": SweepsEverything},
     ),
     Bug(
         "deletes-instances",

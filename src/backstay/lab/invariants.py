@@ -322,9 +322,9 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
 # I10
 
 
-def ownership(happening: Happening, _witness: Witness) -> str | None:
+def ownership(happening: Happening, witness: Witness) -> str | None:
     if isinstance(happening, Asked):
-        return _not_ours_to_ask(happening)
+        return _open_incident_removed(happening, witness) or _not_ours_to_ask(happening)
     if not isinstance(happening, Committed) or happening.by is None:
         return None
     commit = happening.commit
@@ -333,6 +333,16 @@ def ownership(happening: Happening, _witness: Witness) -> str | None:
     if _foreign_parts(commit.before.object) == _foreign_parts(commit.after.object):
         return None
     return f"more of {commit.after.key[1]} was changed than our own taint"
+
+
+def _open_incident_removed(asked: Asked, witness: Witness) -> str | None:
+    """What is over may be cleared away; what is open, the next leader goes by."""
+    if asked.storage != INCIDENTS.label or asked.method != "DELETE":
+        return None
+    live = witness.stored(INCIDENTS.label, asked.key[1])
+    if live is None or (live.get("status") or {}).get("closedAt"):
+        return None
+    return f"the incident {asked.key[1]} was to be removed, and it is open"
 
 
 def _not_ours_to_ask(asked: Asked) -> str | None:
@@ -345,6 +355,7 @@ def _not_ours_to_ask(asked: Asked) -> str | None:
         PODS.label: ("DELETE",),
         NODES.label: ("PATCH",),
         ATTACHMENTS.label: ("DELETE",),
+        INCIDENTS.label: ("DELETE",),
     }
     allowed |= dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE"))
     allowed |= {MIGRATIONS.label: ("POST",), VIRTUAL_MACHINES.label: ("PUT",)}
