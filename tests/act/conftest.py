@@ -65,14 +65,15 @@ class Records:
         node: str = "n1",
         handle: str = "",
         affinity: str = "host:n1",
+        size: int = 26,
     ) -> AddressClaim:
         """Has Calico give these to a pod; the claim is what its annotations would say."""
         handle = handle or f"k8s-pod-network.{container}"
         owner = {"pod": pod, "namespace": namespace, "node": node}
         for each in addresses:
             address = ip_address(each)
-            size = 26 if address.version == 4 else 122
-            network = ip_network(f"{address}/{size}", strict=False)
+            length = size if address.version == 4 else 122
+            network = ip_network(f"{address}/{length}", strict=False)
             block = await self.find(name_of(network)) or new_block(
                 network, node=affinity.removeprefix("host:"), sequence=10**18
             )

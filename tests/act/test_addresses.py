@@ -316,6 +316,28 @@ async def test_a_block_of_another_shape_holds_up_nothing_but_itself(
 
 
 @only_v1
+async def test_a_block_of_a_range_that_its_name_does_not_tell_is_not_taken_for_another(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR)
+    other = new_block(ip_network("10.99.0.0/30"), node="n1", sequence=1)
+    await records.put(V1.blocks, {**other, "metadata": {"name": "10-244-3-5-32"}})
+    assert fates(await release(records, claim)) == {FOUR: Fate.RELEASED}
+
+
+@only_v1
+@pytest.mark.parametrize("size", [20, 29, 32])
+async def test_a_block_is_found_whatever_size_calico_was_told_to_make_them(
+    records: Records, size: int
+) -> None:
+    claim = await records.give(FOUR, size=size)
+    claim = msgspec.structs.replace(claim, container="")
+    assert fates(await release(records, claim)) == {FOUR: Fate.LEFT}
+    claim = msgspec.structs.replace(claim, container="c0ffee")
+    assert fates(await release(records, claim)) == {FOUR: Fate.RELEASED}
+
+
+@only_v1
 async def test_where_calico_keeps_its_records_elsewhere_that_is_said(records: Records) -> None:
     claim = await records.give(FOUR)
     records.just_before = lambda _: None

@@ -174,12 +174,13 @@ class _Release:
 
     async def _locate(self, address: Address) -> str | None:
         """The name of the block that it is in; None if there is none."""
-        for name, block in self._blocks.items():
+        guesses = (
+            block_name(ip_network(f"{address}/{size}", strict=False))
+            for size in dict.fromkeys(_SIZES[address.version])
+        )
+        for name in (*self._blocks, *guesses):
+            block = await self._block(name)
             if block is not None and block.ordinal(address) is not None:
-                return name
-        for size in dict.fromkeys(_SIZES[address.version]):
-            name = block_name(ip_network(f"{address}/{size}", strict=False))
-            if await self._block(name) is not None:
                 return name
         return None
 
