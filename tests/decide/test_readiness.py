@@ -8,6 +8,7 @@ import pytest
 from backstay.decide.failover import CHAIN, Snapshot
 from backstay.decide.guests import stays_down
 from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
+from backstay.model.labels import TMAX_PROTECT
 from backstay.model.node import Life
 from backstay.model.policy import Detach, Job, Mode, Ownership
 from backstay.model.workload import Volume, WorkloadKind
@@ -130,6 +131,37 @@ def test_a_volume_of_which_nothing_is_known_is_said_to_be_one() -> None:
 def test_what_stays_on_the_node_is_said_to_be_left_behind() -> None:
     [caveat] = only(also_writes=("hostPath /srv",)).caveats
     assert caveat.sentence == "What it has written to hostPath /srv stays on n1."
+
+
+CONSENT = {TMAX_PROTECT: "true"}
+FILES = Volume(claim="files", pv="pv-1", driver="nfs", access_modes=("ReadWriteMany",))
+
+
+def test_who_consents_is_told_after_how_much_silence_it_restarts() -> None:
+    found = only(labels=CONSENT, volumes=(FILES,))
+    assert [why.code for why in found.caveats] == ["PresumedOnSilence"]
+    assert "150 s" in found.caveats[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("volume", "because"),
+    [
+        ({"access_modes": ("ReadWriteOnce",)}, "one node at a time"),
+        ({"block": True}, "a block device that nothing locks"),
+    ],
+)
+def test_who_consents_in_vain_is_told_why(volume: dict[str, Any], because: str) -> None:
+    found = only(labels=CONSENT, volumes=(replace(FILES, **volume),))
+    [why] = [each for each in found.caveats if each.code == "SilenceNotEnough"]
+    assert because in why.sentence
+
+
+@pytest.mark.parametrize(("places", "codes"), [(1, ["SeenFromOnePlace"]), (2, []), (None, [])])
+def test_one_controller_is_too_few_to_presume_a_death(places: int | None, codes: list[str]) -> None:
+    consenting = changed(workload={"labels": CONSENT, "volumes": (FILES,)})
+    found = readiness(consenting, times=TIMES, chain=CHAIN, places=places)
+    assert [why.code for why in found.notes] == codes
+    assert readiness(READY, times=TIMES, chain=CHAIN, places=places).notes == ()
 
 
 def test_a_node_counts_how_its_workloads_end() -> None:

@@ -11,12 +11,15 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from backstay.apis.core import POD_PROJECTION
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.subject import Kind, Subject, parse_node, unknown
 from backstay.cli.words import counted, fields, join, next_steps, paragraph, volume
 from backstay.decide.failover import CHAIN
 from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
+from backstay.kube.errors import KubeError
+from backstay.kube.resource import PODS
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.model.workload import Workload
@@ -30,6 +33,7 @@ from backstay.sources.picture import (
     workloads_on,
 )
 
+_CONTROLLERS = "app.kubernetes.io/name=backstay-controller"
 _DEFAULTS = Settings(identity="backstay readiness")
 _TIMES = Times()
 
@@ -90,23 +94,25 @@ def command(node: str | None, kubeconfig: str | None, context: str | None, outpu
 
 
 async def _all(session: Session) -> Readiness:
-    picture = await _picture(session)
+    picture, places = await _picture(session), await _places(session)
     found = await workloads_everywhere(session.client)
-    return _report(picture, picture.nodes, found)
+    return _report(picture, picture.nodes, found, places)
 
 
 async def _one(session: Session, name: str) -> Readiness:
-    picture = await _picture(session)
+    picture, places = await _picture(session), await _places(session)
     node = picture.node(name)
     if node is None:
         raise unknown(Subject(Kind.NODE, "", name), (each.name for each in picture.nodes))
     found = await workloads_on(session.client, [name])
-    return _report(picture, (node,), found)
+    return _report(picture, (node,), found, places)
 
 
-def _report(picture: Picture, nodes: Sequence[Sight], found: Inventory) -> Readiness:
+def _report(
+    picture: Picture, nodes: Sequence[Sight], found: Inventory, places: int | None
+) -> Readiness:
     return Readiness(
-        nodes=tuple(_judged(picture, node, found.on(node.name)) for node in nodes),
+        nodes=tuple(_judged(picture, node, found.on(node.name), places) for node in nodes),
         kubevirt=picture.kubevirt,
         problems=(*picture.problems, *found.problems),
     )
@@ -122,8 +128,21 @@ async def _picture(session: Session) -> Picture:
     )
 
 
-def _judged(picture: Picture, node: Sight, workloads: Sequence[Workload]) -> NodeReadiness:
-    outlook: NodeOutlook = readiness(picture.snapshot(node, workloads), times=_TIMES, chain=CHAIN)
+async def _places(session: Session) -> int | None:
+    """On how many nodes controllers run; None if nobody may tell, or none are installed."""
+    try:
+        reply = await session.client.list(PODS, namespace=_DEFAULTS.namespace, labels=_CONTROLLERS)
+    except KubeError:
+        return None
+    rows = POD_PROJECTION.page(reply.body, call=reply.call).rows
+    return len({row.node for row in rows if row.node and row.phase == "Running"}) or None
+
+
+def _judged(
+    picture: Picture, node: Sight, workloads: Sequence[Workload], places: int | None
+) -> NodeReadiness:
+    seen = picture.snapshot(node, workloads)
+    outlook: NodeOutlook = readiness(seen, times=_TIMES, chain=CHAIN, places=places)
     return NodeReadiness(
         node=node.name,
         state=node.life.state,

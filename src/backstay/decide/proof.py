@@ -32,7 +32,7 @@ from backstay.model.policy import Policy, Terms, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Volume, Workload
 
-_VANTAGES = 2
+VANTAGES = 2
 """From so many places a node must be seen to be silent before it is presumed dead."""
 
 _SHARED = "ReadWriteMany"
@@ -284,8 +284,8 @@ def why_not_presumed(heard: Heard, now: float, *, times: Times) -> str | None:
     if any(now - answer.at < patience for answer in heard.testimony.answers):
         return "it answered at one of its ports of late"
     places = {each.vantage for each in _sound(heard, now, times) if now - each.since >= patience}
-    if len(places) < _VANTAGES:
-        return f"it was seen to be silent from {len(places)} of {_VANTAGES} places"
+    if len(places) < VANTAGES:
+        return f"it was seen to be silent from {len(places)} of {VANTAGES} places"
     return None
 
 

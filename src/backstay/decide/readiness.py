@@ -12,8 +12,9 @@ import msgspec
 from backstay.decide.failover import Action, Check, Snapshot, Verdict, decide
 from backstay.decide.guests import aftermath, notes
 from backstay.decide.policy import terms_of
+from backstay.decide.proof import VANTAGES, objection, presumed_after
 from backstay.decide.storm import Fleet
-from backstay.model.evidence import Confirmation, Testimony
+from backstay.model.evidence import Confirmation, Evidence, EvidenceKind, Strength, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Detach, Job, Mode, Ownership, Policy, Terms, Times
 from backstay.model.reasons import Reason, Why
@@ -76,8 +77,11 @@ class NodeOutlook(msgspec.Struct, frozen=True):
         return sum(outlook.ending is ending for outlook in self.outlooks)
 
 
-def readiness(snapshot: Snapshot, *, times: Times, chain: Sequence[Check]) -> NodeOutlook:
-    """See the module. The snapshot's own life, policy mode and age are put aside."""
+def readiness(
+    snapshot: Snapshot, *, times: Times, chain: Sequence[Check], places: int | None = None
+) -> NodeOutlook:
+    """See the module. The snapshot's own life, policy mode and age are put aside. ``places`` is on
+    how many nodes controllers of ours run, if that is known."""
     dead = _as_if_dead(snapshot)
     unproven = decide(dead, 0.0, times=times, chain=chain)
     proven = decide(_confirmed(dead), 0.0, times=times, chain=chain)
@@ -86,7 +90,14 @@ def readiness(snapshot: Snapshot, *, times: Times, chain: Sequence[Check]) -> No
         for before, after in zip(unproven.verdicts, proven.verdicts, strict=True)
     )
     proof = ("a person: backstay confirm-dead",)
-    return NodeOutlook(snapshot.facts.name, outlooks, proof, tuple(_hardships(snapshot.facts)))
+    hardships = [*_hardships(snapshot.facts), *_loneliness(outlooks, places)]
+    return NodeOutlook(snapshot.facts.name, outlooks, proof, tuple(hardships))
+
+
+def _loneliness(outlooks: Sequence[Outlook], places: int | None) -> Iterator[Why]:
+    caveats = (why.code for outlook in outlooks for why in outlook.caveats)
+    if places is not None and places < VANTAGES and Reason.PresumedOnSilence.name in caveats:
+        yield Reason.SeenFromOnePlace.because(count=places, needed=VANTAGES)
 
 
 def _hardships(facts: NodeFacts) -> Iterator[Why]:
@@ -147,7 +158,29 @@ def _caveats(workload: Workload, terms: Terms, snapshot: Snapshot) -> tuple[Why,
             about = {"volume": volume.claim, "modes": modes, "node": node, "how": how}
             found.append(Reason.WaitsForDetach.because(**about))
     left = (Reason.LeavesDataBehind.because(where=each, node=node) for each in workload.also_writes)
-    return (*found, *left)
+    return (*found, *left, *_on_silence(workload, terms, snapshot))
+
+
+def _on_silence(workload: Workload, terms: Terms, snapshot: Snapshot) -> Iterator[Why]:
+    """What the owner's consent to a presumption comes to."""
+    if terms.minimum is not Strength.PRESUMED:
+        return
+    facts = snapshot.facts
+    silence = Evidence(
+        kind=EvidenceKind.PRESUMED,
+        node=facts.name,
+        node_uid=facts.uid,
+        boot_id=facts.boot_id,
+        source="",
+        detail="",
+        observed_at=0.0,
+    )
+    because = objection(silence, workload, terms)
+    if because is not None:
+        yield Reason.SilenceNotEnough.because(node=facts.name, because=because)
+    else:
+        seconds = round(presumed_after(snapshot.policy, Times()))
+        yield Reason.PresumedOnSilence.because(node=facts.name, seconds=seconds)
 
 
 def _detaching(terms: Terms, policy: Policy) -> str:

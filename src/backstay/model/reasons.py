@@ -489,6 +489,24 @@ class Reason(Enum):
         "daemon and the kubelet are dead. Such a node looks dead and still writes, so its silence "
         "says even less than that of others. It is a fact to know, and nothing has to be done.",
     )
+    PresumedOnSilence = Entry(
+        "If nobody confirms it, it restarts after {seconds} s in which {node} is silent.",
+        "Its owner has consented to that, and two copies of it could use its volumes at once. The "
+        "node must not answer two controllers on other nodes, both of which reach the kubelets of "
+        "the rest, and not too many nodes may be silent at the same time.",
+    )
+    SilenceNotEnough = Entry(
+        "Its owner consents to a restart when {node} is silent, but that is not enough: {because}.",
+        "Where a second copy would destroy the data of the first, silence is never enough. It is "
+        "restarted when its volumes are fenced, or when a person confirms the death.",
+        "backstay confirm-dead {node}, once it is certain that it is off",
+    )
+    SeenFromOnePlace = Entry(
+        "No death can be presumed: controllers run on {count} of the {needed} nodes that it takes.",
+        "A node that only one other cannot reach may be alive and well. Workloads whose owners "
+        "have consented to a restart on silence wait for a person's word as well.",
+        "run two controllers, on two nodes: kubectl get pods -n backstay-system -o wide",
+    )
     LeavesDataBehind = Entry(
         "What it has written to {where} stays on {node}.",
         "The volume is a part of the node or of the pod, and does not follow to another node.",
