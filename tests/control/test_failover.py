@@ -475,6 +475,34 @@ def test_the_stages_of_a_failover_are_measured() -> None:
     play(scene)
 
 
+def test_a_second_incident_does_not_inherit_the_seconds_of_the_first() -> None:
+    async def scene(s: Scene) -> None:
+        victim = await set_up(s, "a")
+        node = s.cluster.nodes[victim]
+        node.cut_off()
+        await until_lost(s, victim)
+        await s.confirm_dead(victim)
+        await s.until(lambda: len(s.copies("a")) == 2, timeout=60)
+        node.heal()
+
+        async def is_over() -> bool:
+            return bool((await s.incident()).status.closed_at)
+
+        await s.eventually(is_over)
+        assert len((await s.incident()).status.stages) == 4
+        node.kill()
+
+        async def is_another() -> bool:
+            return await s.incidents() == 2
+
+        await s.eventually(is_another)
+        await asyncio.sleep(5)
+        [stage] = (await s.incident()).status.stages
+        assert stage.stage == "detect"
+
+    play(scene)
+
+
 def test_what_another_leader_saw_is_not_guessed() -> None:
     """It began to look when the node was dead already: there is nothing to count from."""
 

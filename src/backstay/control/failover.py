@@ -308,6 +308,8 @@ class FailoverLoop:
         opened = self.incidents[facts.name] = OpenIncident(self._book, row)
         anew = not row.status.opened_at
         if anew:
+            # Of what was measured before, nothing belongs to this one.
+            self._laps.pop(facts.name, None)
             self._took(Stage.DETECT, silence(facts), snapshot)
         self._teller.opened(row.key, snapshot.life.why, node=facts.name, anew=anew)
         return opened
