@@ -31,7 +31,11 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 
-GUESTS = [f"vm-{letter}" for letter in "abcdef"]
+GUESTS = {
+    "vm-a": "Always", "vm-b": "Always", "vm-c": "Always", "vm-d": "RerunOnFailure",
+    "vm-e": "Manual", "vm-f": "Once",
+}  # fmt: skip
+COME_BACK = [name for name, strategy in GUESTS.items() if strategy not in ("Manual", "Once")]
 PATIENCE = 60.0
 
 
@@ -50,9 +54,17 @@ async def scene(
     """All guests are on the victim, and there are two more nodes."""
     async with real_scene(client, installed, namespace) as built:
         await boot(built, 1)
-        for name in GUESTS:
-            vm = virtual_machine(name, namespace=namespace, node_selector={"test": namespace})
+        for name, strategy in GUESTS.items():
+            where = {"test": namespace}
+            vm = virtual_machine(
+                name, namespace=namespace, run_strategy=strategy, node_selector=where
+            )
             await client.create(VMS, vm, namespace=namespace)
+            if strategy == "Manual":
+                asked = {"status": {"stateChangeRequests": [{"action": "Start"}]}}
+                await client.merge_patch(
+                    VMS, name, asked, namespace=namespace, subresource="status"
+                )
         await until(client, VMIS, all_run, namespace=namespace, timeout=PATIENCE)
         await boot(built, 2)
         yield built
@@ -71,8 +83,19 @@ def takes_guests(nodes: list[Json]) -> bool:
 
 
 def all_run(instances: list[Json]) -> bool:
-    running = [each for each in instances if (each.get("status") or {}).get("phase") == "Running"]
-    return len(running) == len(GUESTS)
+    return running(instances) == set(GUESTS)
+
+
+def all_are_back(instances: list[Json]) -> bool:
+    return running(instances) == set(COME_BACK)
+
+
+def running(instances: list[Json]) -> set[str]:
+    return {
+        each["metadata"]["name"]
+        for each in instances
+        if (each.get("status") or {}).get("phase") == "Running"
+    }
 
 
 def most_copies(scene: RealScene, guest: str) -> int:
@@ -85,7 +108,9 @@ def most_copies(scene: RealScene, guest: str) -> int:
     return most
 
 
-async def test_confirmed_dead_its_machines_start_elsewhere_and_once(scene: RealScene) -> None:
+async def test_confirmed_dead_its_machines_start_elsewhere_and_once_as_their_strategies_say(
+    scene: RealScene,
+) -> None:
     controller = await scene.start_controller()
     await scene.arm()
     victim = scene.victim.name
@@ -93,8 +118,11 @@ async def test_confirmed_dead_its_machines_start_elsewhere_and_once(scene: RealS
     scene.victim.kill()
     await controller.looks(2)
     await scene.confirm_dead(victim)
-    told = await scene.until_incident(lambda row: row.status.recovered == len(GUESTS))
-    assert {record.progress for record in told.status.workloads} == {Progress.RECOVERED}
+    told = await scene.until_incident(lambda row: row.status.recovered == len(COME_BACK))
+    progress = {r.workload.rpartition("/")[2]: r.progress for r in told.status.workloads}
+    assert progress == dict.fromkeys(GUESTS, Progress.STAYS_DOWN) | dict.fromkeys(
+        COME_BACK, Progress.RECOVERED
+    )
     assert len(controller.removals) == len(GUESTS)
     assert scene.bound_to(victim) == before
     assert {most_copies(scene, guest) for guest in GUESTS} == {1}
@@ -117,5 +145,5 @@ async def test_a_node_that_reboots_before_the_removal_starts_no_machine_a_second
     await controller.looks(2)
     await scene.confirm_dead(victim.name)
     await scene.until_incident(lambda row: not row.open)
-    await until(scene.client, VMIS, all_run, namespace=scene.namespace, timeout=PATIENCE)
+    await until(scene.client, VMIS, all_are_back, namespace=scene.namespace, timeout=PATIENCE)
     assert {most_copies(scene, guest) for guest in GUESTS} == {1}

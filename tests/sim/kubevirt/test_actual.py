@@ -13,6 +13,7 @@ import pytest_asyncio
 from backstay.kube.client import KubeClient
 from harness.cluster import ControlPlane
 from tests.sim.kubevirt.actual import VARIABLE, actual, program, virt_controller
+from tests.sim.kubevirt.dead_kubelets import KUBELET_CASES
 from tests.sim.kubevirt.scenarios import SCENARIOS, Scenario
 from tests.sim.kubevirt.sets import CASES
 
@@ -42,9 +43,9 @@ async def test_the_real_one_does_what_it_did(
         await scenario(rig)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("case", [*CASES, *KUBELET_CASES], ids=lambda each: each.__name__)
 @pytest.mark.usefixtures("kubevirt")
-async def test_the_real_one_keeps_its_sets_alike(
+async def test_the_real_one_does_the_same_with_sets_and_dead_kubelets(
     case: Scenario, client: KubeClient, namespace: str
 ) -> None:
     async with actual(client, namespace) as rig:
