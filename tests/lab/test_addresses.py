@@ -7,6 +7,6 @@ from backstay.lab.play import play
 
 def test_that_a_node_cannot_write_frees_none_of_its_addresses() -> None:
     played = play(cases.ADDRESS_IN_USE, observer=HearsOfFences)
-    assert "AddressLeft" in played.says
+    assert "AddressMayBeUsed" in played.says
     assert "OneAddress" not in played.broken
     assert "10.244.200.5" in played.addresses["till"]

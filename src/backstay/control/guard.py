@@ -60,8 +60,6 @@ _ENDED = ("Succeeded", "Failed")
 ATTACHED, TAINTED = "volumeattachments", "nodes"
 """What stands in an intent in place of a namespace."""
 
-_MAY_BE_USED = "what proves that it cannot write does not prove that nobody uses it"
-
 _REPLACED = "it has rebooted, or another node has taken its name"
 
 
@@ -224,7 +222,7 @@ class Guard:
         Whatever comes of it, the pods go on: it is told, and no more than that."""
         free, others = self._claims(proof)
         kept = [
-            AddressOutcome(claim=claim, address=each, fate=Fate.LEFT, because=_MAY_BE_USED)
+            AddressOutcome(claim=claim, address=each, fate=Fate.UNPROVEN)
             for claim in others
             for each in claim.addresses
         ]

@@ -61,6 +61,8 @@ class Fate(StrEnum):
     """The network itself gives it to the workload's next pod."""
     BOUND = "Bound"
     """The network lets no other node use it."""
+    UNPROVEN = "Unproven"
+    """What is proven says nothing about who uses it."""
     LEFT = "Left"
 
 
@@ -100,5 +102,7 @@ def _why(outcomes: list[AddressOutcome]) -> Why:
             return Reason.AddressKept.because(**about)
         case Fate.BOUND:
             return Reason.AddressBound.because(**about)
+        case Fate.UNPROVEN:
+            return Reason.AddressMayBeUsed.because(**about)
         case Fate.LEFT:
             return Reason.AddressLeft.because(**about, because=first.because)

@@ -445,6 +445,14 @@ class Reason(Enum):
         "they can be changed. The failover goes on without it.",
         "calicoctl ipam show --ip={address}",
     )
+    AddressMayBeUsed = Entry(
+        "The new pod of {workload} has to wait for {addresses}: it is proven that {node} cannot "
+        "write, and not that nothing there uses that any more.",
+        "What the storage refuses, or a guest that has stopped, says nothing about the node's "
+        "network. The address is not released, or two machines could answer on it. Calico itself "
+        "gives it back a quarter of an hour after its pod is gone.",
+        "make sure that {node} is off, then: calicoctl ipam release --ip={address}",
+    )
     AddressUnreadable = Entry(
         "{thing} does not say which addresses {workload} is to have: {because}.",
         "The annotation cni.projectcalico.org/ipAddrs is to be a JSON list of at most one IPv4 and "
