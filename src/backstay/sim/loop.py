@@ -269,19 +269,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if lane.ready:
             self._line_up(lane)
 
-    def end(self, lane: Lane) -> None:
-        """Run nothing of this lane any more, not even to clean up."""
-        lane.ended = True
-        self._leave_line(lane)
-        tasks = self.tasks_in(lane)
+    def end(self, *lanes: Lane) -> None:
+        """Run nothing of these lanes any more, not even to clean up."""
+        ending = set(lanes)
+        for lane in lanes:
+            lane.ended = True
+            self._leave_line(lane)
+        tasks = [task for task in self._tasks() if task.lane in ending]
         for task in tasks:
             asyncio.tasks._unregister_task(task)
-        timers = [entry for entry in self._timers if entry[3] is lane]
-        self._set_timers([entry for entry in self._timers if entry[3] is not lane])
-        generators = [each for each, its_lane in self._generators.items() if its_lane is lane]
-        lane.keep(*tasks, *(timer for _, _, timer, _ in timers), *generators)
-        if tasks or lane.ready:
-            self._ended.append(lane)
+            task.lane.keep(task)
+        for _, _, timer, lane in self._timers:
+            if lane in ending:
+                lane.keep(timer)
+        self._set_timers([entry for entry in self._timers if entry[3] not in ending])
+        for generator, lane in self._generators.items():
+            if lane in ending:
+                lane.keep(generator)
+        at_work = {task.lane for task in tasks}
+        self._ended += [lane for lane in lanes if lane.ready or lane in at_work]
 
     def tasks_in(self, lane: Lane | None) -> list[asyncio.Task[Any]]:
         """The unfinished tasks of a lane (None: of the world itself), the oldest first."""
@@ -436,8 +442,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     )
             self.run_until_complete(self.shutdown_asyncgens())
         finally:
-            for lane in {task.lane: None for task in self._tasks()}:
-                self.end(lane)
+            self.end(*{task.lane: None for task in self._tasks()})
             self.close()
             for lane in self._ended:
                 lane.bury()

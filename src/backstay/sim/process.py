@@ -151,11 +151,11 @@ class Process:
         if self.failure is not None:
             raise self.failure
 
-    def abandon(self) -> None:
-        """The world is over: nothing runs any more, and nobody has to be told."""
-        for lane in self._lanes:
-            self._loop.end(lane)
-        self._lanes.clear()
+    def abandon(self) -> list[Lane]:
+        """The world is over, and nobody has to be told: the lanes in which nothing is to run any
+        more."""
+        lanes, self._lanes = self._lanes, []
+        return lanes
 
     async def _live(self, lane: Lane) -> None:
         me = asyncio.current_task()

@@ -131,8 +131,8 @@ class World:
     def close(self) -> None:
         """Lets go of everything. What was suspended is torn down unseen and unheard."""
         self.log.close()
-        for process in self.processes.values():
-            process.abandon()
+        lanes = [lane for process in self.processes.values() for lane in process.abandon()]
+        self.loop.end(*lanes)
         self.loop.wind_up()
 
     def __enter__(self) -> Self:

@@ -10,6 +10,7 @@ of the storage version, and no version hides what another one has.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -52,6 +53,12 @@ class Column(msgspec.Struct, frozen=True, rename="camel"):
     priority: int = 0
 
 
+# Each of many worlds has the same definitions as the one before it.
+@lru_cache(maxsize=256)
+def _parsed(encoded: bytes) -> Structural:
+    return structural.parse_root(msgspec.json.decode(encoded))
+
+
 class CustomResources(KindRules):
     """The rules of one version of a custom kind."""
 
@@ -63,9 +70,9 @@ class CustomResources(KindRules):
     ) -> None:
         super().__init__(info)
         self._raw: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
-        self.schema = structural.parse_root(self._raw)
+        self.schema = _parsed(msgspec.json.encode(self._raw))
         self._rules = cel_rules.parse(self._raw)
-        stored = structural.parse_root(storage["schema"]["openAPIV3Schema"])
+        stored = _parsed(msgspec.json.encode(storage["schema"]["openAPIV3Schema"]))
         self._stored = stored if stored != self.schema else None
         self.served: bool = version["served"]
         scale = (version.get("subresources") or {}).get("scale")

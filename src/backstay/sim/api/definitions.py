@@ -6,6 +6,7 @@ said once for all of them: that is how the server keeps it (see ``_places``).
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -64,10 +65,12 @@ class Definitions(KindRules):
         return {**new, "status": {**status, "storedVersions": stored}}
 
     def validate(self, new: Object, old: Object | None) -> list[Cause]:
-        found = list(_problems(new))
-        if old is not None:
-            found += _changes(new["spec"], old)
-        return found
+        if old is None:
+            return list(_problems(new))
+        if new["spec"] == old["spec"]:
+            # It was looked at when it came.
+            return []
+        return [*_problems(new), *_changes(new["spec"], old)]
 
     def begin_deletion(self, obj: Object, now: str) -> Object:
         meta, status = obj["metadata"], obj["status"]
@@ -256,10 +259,17 @@ def _label(field: str, value: str) -> Iterator[Cause]:
         yield causes.invalid(field, value, _NOT_A_LABEL)
 
 
+# Each of many worlds has the same definitions as the one before it.
+@lru_cache(maxsize=256)
+def _schema_problems(encoded: bytes, path: str) -> tuple[Cause, ...]:
+    return tuple(schema_problems(msgspec.json.decode(encoded), path))
+
+
 def _contents(versions: list[Object]) -> Iterator[Cause]:
     for place, schema in _places(versions, "schema", "spec.validation"):
         if schema.get("openAPIV3Schema"):
-            yield from schema_problems(schema["openAPIV3Schema"], f"{place}.openAPIV3Schema")
+            encoded = msgspec.json.encode(schema["openAPIV3Schema"])
+            yield from _schema_problems(encoded, f"{place}.openAPIV3Schema")
     for place, subresources in _places(versions, "subresources", "spec.subresources"):
         if subresources.get("scale") is not None:
             yield from _scale(subresources["scale"], f"{place}.scale")

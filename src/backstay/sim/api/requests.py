@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -71,9 +72,7 @@ class Query:
     """A query string; the first value of a name counts, as in the server."""
 
     def __init__(self, text: str) -> None:
-        self._values: dict[str, str] = {}
-        for name, value in parse_qsl(text, keep_blank_values=True):
-            self._values.setdefault(name, value)
+        self._values = _values(text)
 
     def text(self, name: str) -> str:
         return self._values.get(name, "")
@@ -114,6 +113,15 @@ class Query:
             why = f'Unsupported value: ["{value}"]: supported values: "All"'
             raise invalid_options(options, Cause("FieldValueNotSupported", why, "dryRun"))
         return True
+
+
+# Whoever polls asks the same again and again.
+@lru_cache(maxsize=1024)
+def _values(text: str) -> Mapping[str, str]:
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        values.setdefault(name, value)
+    return values
 
 
 def media_type(inbound: Inbound) -> str:
