@@ -7,6 +7,7 @@ import pytest
 from backstay.model.addresses import AddressClaim
 from backstay.sim.calico import V1, V3, Group, install
 from backstay.sources.addresses import Addresses, Asker, Holder, addresses_of, network_forecast
+from backstay.sources.picture import workloads_everywhere, workloads_on
 from backstay.sources.workloads import assemble
 from tests.sources.conftest import CountingApi
 from tests.sources.test_workloads import details, only, pods
@@ -187,6 +188,44 @@ async def test_where_nobody_asks_by_name_nothing_is_looked_up(api: CountingApi) 
 
 async def test_without_calico_there_is_nothing_to_say(api: CountingApi) -> None:
     assert await network_forecast(api.client, [_pinned()]) == {}
+
+
+async def test_a_look_at_nodes_says_it_of_their_workloads(kubevirt: CountingApi) -> None:
+    await _furnish(kubevirt)
+    for found in (
+        await workloads_on(kubevirt.client, ["n1"]),
+        await workloads_everywhere(kubevirt.client),
+    ):
+        [workload] = found.on("n1")
+        assert [note.code for note in workload.notes] == ["AddressBound"]
+        assert found.problems == ()
+
+
+async def test_what_calico_does_not_tell_keeps_nobody_from_the_rest(kubevirt: CountingApi) -> None:
+    await _furnish(kubevirt)
+    kubevirt.refused = ("ipamconfigs",)
+    found = await workloads_on(kubevirt.client, ["n1"])
+    [workload] = found.on("n1")
+    assert workload.notes == ()
+    assert len(found.problems) == 1
+    assert "ipamconfigs" in found.problems[0]
+
+
+async def _furnish(api: CountingApi) -> None:
+    """A machine with an address that Calico lets no other node use."""
+    install(api.server)
+    settings = {"metadata": {"name": "default"}, "spec": {"strictAffinity": True}}
+    await api.client.create(V1.settings, settings)
+    handle = {"metadata": {"name": "k8s-pod-network.c0ffee"}, "spec": {"handleID": "x"}}
+    await api.client.create(V1.handles, handle)
+    machine = await api.put(some.machine("web"))
+    instance = some.instance("web")
+    instance["metadata"].setdefault("annotations", {})[ASKED] = f'["{FOUR}"]'
+    instance["metadata"]["ownerReferences"][0]["uid"] = machine["metadata"]["uid"]
+    made = await api.put(instance)
+    launcher = _launcher()
+    launcher["metadata"]["ownerReferences"][0]["uid"] = made["metadata"]["uid"]
+    await api.put(launcher)
 
 
 def _pinned() -> Any:
