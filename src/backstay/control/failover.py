@@ -35,7 +35,7 @@ from backstay.decide.life import silence
 from backstay.decide.policy import terms_of
 from backstay.decide.proof import refuted
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import Conflict
+from backstay.kube.errors import Conflict, NotFound
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
 from backstay.model.evidence import Scope
@@ -141,8 +141,8 @@ class FailoverLoop:
     async def _act(self, term: Term, name: str) -> Result:
         try:
             return await self._handle(term, name)
-        except Conflict:
-            # Somebody else has written: what we know of the incident is out of date.
+        except (Conflict, NotFound):
+            # Somebody else has written, or deleted it: what we know of it is out of date.
             self.incidents.pop(name, None)
             raise
 

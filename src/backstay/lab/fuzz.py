@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from backstay.lab.scenario import (
+    LEADER,
     PROGRAMS,
     VIRT_CONTROLLER,
     After,
@@ -45,6 +46,7 @@ _LAST_BEGINNING = 50.0
 _MOST_STORIES = 4
 _MOST_WRITES = 20
 _QUIET_END = (10.0, 40.0)
+_PATIENCE = 60.0
 
 Weighted = Sequence[tuple[int, T]]
 
@@ -66,6 +68,9 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     steps = [step for story in stories for step in story(stage) if step.at < LONGEST]
     if calico is not None:
         steps += _network_is_disturbed(replace(stage, dice=network))
+    policy = _policy(dice)
+    if policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
+        steps = [_not_forward(step) for step in steps]
     steps.sort(key=lambda step: step.at)
     last = max((step.at for step in steps), default=0.0)
     return Scenario(
@@ -73,15 +78,28 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         question="Does anything break that must not?",
         seed=seed,
         nodes=nodes,
+        exempt=tuple(node for node in nodes if dice.happens(0.05)),
         hosts=hosts,
         workloads=stage.workloads,
         calico=calico,
-        policy=PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE),
+        policy=policy,
         controllers=stage.controllers,
         bug=bug,
         steps=tuple(steps),
-        until=min(LONGEST, _rounded(last + dice.between(*_QUIET_END))),
+        until=min(LONGEST, _rounded(last + _quiet_end(dice))),
     )
+
+
+def _quiet_end(dice: Chance) -> float:
+    """Sometimes long enough to see whether all that was promised has been kept."""
+    return dice.between(*_QUIET_END) + (_PATIENCE if dice.happens(0.3) else 0.0)
+
+
+def _not_forward(step: Step) -> Step:
+    """A disarmament ends at a time of day, and who sets our clock forward ends it."""
+    if step.do is not Do.SKEW_CONTROLLER:
+        return step
+    return msgspec.structs.replace(step, seconds=-abs(step.seconds))
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,7 @@ def _workloads(dice: Chance, nodes: Sequence[str]) -> Workloads:
             node=_weighted(dice, [(2, nodes[0]), (1, dice.pick(nodes))]),
             run_strategy=_weighted(dice, [(8, "Always"), (2, "RerunOnFailure")]),
             claims=(_weighted(dice, _CLAIMS),),
+            hotplug=(Claim.SHARED,) if dice.happens(0.15) else (),
             labels=_weighted(dice, _LABELS),
             eviction_strategy=_weighted(dice, _STRATEGIES),
         )
@@ -128,6 +147,13 @@ def _workloads(dice: Chance, nodes: Sequence[str]) -> Workloads:
         for _ in range(1 if not vms or dice.happens(0.4) else 0)
     )
     return Workloads(vms=vms, stateful_sets=sets)
+
+
+def _policy(dice: Chance) -> PolicySpec:
+    """Mostly we are armed."""
+    if dice.happens(0.1):
+        return PolicySpec(disarmed_for=_rounded(dice.between(60, LONGEST)))
+    return PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE)
 
 
 def _calico(dice: Chance) -> CalicoSpec | None:
@@ -146,7 +172,9 @@ def _calico(dice: Chance) -> CalicoSpec | None:
 def _with_addresses(dice: Chance, workloads: Workloads, calico: CalicoSpec) -> Workloads:
     """Some VMs ask for addresses by name, each for its own, in a block of the node it is on."""
     vms = []
-    for number, vm in enumerate(workloads.vms):
+    for number, each in enumerate(workloads.vms):
+        # The pods of plugged disks would be given the very addresses that others ask for.
+        vm = msgspec.structs.replace(each, hotplug=())
         block = int(vm.node[1:])
         asked = (f"10.244.{100 + block}.{number}", f"fd00:10:244::{block:x}{number:02x}")
         both = calico.families == "both" and dice.happens(0.5)
@@ -201,8 +229,11 @@ def _node_seems_dead(stage: Stage) -> Iterator[Step]:
     """It lives all the while, and perhaps somebody vouches that it does not."""
     dice, node, at = stage.dice, stage.node(), stage.beginning()
     trouble, end = dice.pick(_APPEARANCES)
+    if trouble is Do.CUT and dice.happens(0.3):
+        # It is heard again, and does not hear what was decided about it.
+        end = Do.CUT_IN
     yield _step(at, trouble, node=node)
-    if dice.happens(0.3):
+    if dice.happens(0.4):
         yield _step(at + dice.between(0, 60), Do.CONFIRM, node=node)
     if dice.happens(0.6):
         yield _in_our_midst(stage, _step(at + dice.between(1, 90), end, node=node))
@@ -223,6 +254,37 @@ def _node_reboots(stage: Stage) -> Iterator[Step]:
     if dice.happens(0.5):
         yield _step(at + dice.between(-20, 20), Do.CONFIRM, node=node)
     yield _step(at, Do.BOOT, node=node)
+
+
+def _armed_too_late(stage: Stage) -> Iterator[Step]:
+    """Somebody vouches for a death while we only observe. When we are armed at last, that is no
+    longer true, or was taken back, or is about another boot."""
+    dice, node, at = stage.dice, stage.node(), stage.dice.between(2, 15)
+    trouble, end = dice.pick(_APPEARANCES)
+    yield _step(0, Do.OBSERVE)
+    yield _step(at, trouble, node=node)
+    at += dice.between(20, 45)
+    yield _step(at, Do.CONFIRM, node=node)
+    match dice.below(4):
+        case 0:
+            yield _step(at + dice.between(3, 15), Do.WITHDRAW, node=node)
+        case 1:
+            yield _step(at + dice.between(3, 10), end, node=node)
+            yield _step(at + dice.between(20, 40), trouble, node=node)
+        case 2:
+            yield _step(at + dice.between(3, 10), Do.BOOT, node=node)
+            yield _step(at + dice.between(30, 45), Do.CUT, node=node)
+        case _:
+            yield from _all_of_us(stage, at + 1, Do.KILL_CONTROLLER)
+            yield _step(at + 3, end, node=node)
+            yield _step(at + dice.between(25, 40), trouble, node=node)
+            yield from _all_of_us(stage, at + 42, Do.START_CONTROLLER)
+    yield _step(at + dice.between(45, 70), Do.ARM)
+
+
+def _all_of_us(stage: Stage, at: float, do: Do) -> Iterator[Step]:
+    for number in range(stage.controllers):
+        yield _step(at, do, controller=f"backstay-{number + 1}")
 
 
 def _node_flaps(stage: Stage) -> Iterator[Step]:
@@ -283,11 +345,18 @@ def _controller_dies(stage: Stage) -> Iterator[Step]:
 
 
 def _controller_stalls(stage: Stage) -> Iterator[Step]:
-    name, at = stage.controller(), stage.beginning()
-    trouble, end = stage.dice.pick(_STALLS)
-    yield _in_our_midst(stage, _step(at, trouble, controller=name))
-    if stage.dice.happens(0.8):
-        yield _step(at + stage.dice.between(1, 90), end, controller=name)
+    dice = stage.dice
+    name, at = LEADER if dice.happens(0.5) else stage.controller(), stage.beginning()
+    trouble, end = dice.pick(_STALLS)
+    began = _step(at, trouble, controller=name)
+    if dice.happens(0.5):
+        # Where it matters most: it has begun to act, and has not ended.
+        midst = dice.pick((After.INTENT, After.TAINT, After.MARK))
+        yield msgspec.structs.replace(began, after=midst)
+    else:
+        yield _in_our_midst(stage, began)
+    if dice.happens(0.8):
+        yield _step(at + dice.between(1, 90), end, controller=name)
 
 
 _STALLS = (
@@ -297,10 +366,23 @@ _STALLS = (
 
 
 def _clock_is_set(stage: Stage) -> Iterator[Step]:
-    """Only back: a disarmament ends at a time of day, and who sets our clock forward ends it."""
-    seconds = _rounded(-stage.dice.between(1, 7200))
-    name, at = stage.controller(), stage.beginning()
-    yield _step(at, Do.SKEW_CONTROLLER, controller=name, seconds=seconds)
+    """And perhaps somebody is misled by it, too."""
+    dice = stage.dice
+    seconds = _rounded(dice.between(-7200, 7200))
+    at = stage.beginning()
+    for number in range(stage.controllers):
+        name = f"backstay-{number + 1}"
+        yield _step(at, Do.SKEW_CONTROLLER, controller=name, seconds=seconds)
+    if dice.happens(0.5):
+        yield _step(at + dice.between(5, 40), Do.CONFIRM, node=stage.node())
+
+
+def _lease_is_lost(stage: Stage) -> Iterator[Step]:
+    """Somebody cleans up while none of us is there."""
+    at = stage.dice.between(40, 90)
+    yield from _all_of_us(stage, at, Do.KILL_CONTROLLER)
+    yield _step(at + 1, Do.DELETE_LEASE)
+    yield from _all_of_us(stage, at + stage.dice.between(2, 10), Do.START_CONTROLLER)
 
 
 # The control plane
@@ -366,6 +448,7 @@ def _owner_changes_something(stage: Stage) -> Iterator[Step]:
 _OF_NODES: Weighted[Story] = [
     (8, _node_dies),
     (5, _node_seems_dead),
+    (3, _armed_too_late),
     (2, _node_reboots),
     (2, _node_flaps),
     (2, _guest_is_moved),
@@ -377,6 +460,7 @@ _ALL: Weighted[Story] = [
     (3, _controller_dies),
     (3, _controller_stalls),
     (1, _clock_is_set),
+    (1, _lease_is_lost),
     (1, _node_is_odd),
     (2, _guest_is_disturbed),
     (2, _api_fails),
