@@ -142,7 +142,13 @@ WITHOUT_KUBELET = Scenario(
     nodes=_NODES,
     workloads=_WORKLOADS,
     policy=_OBSERVE,
-    steps=(_n2(5, Do.KILL_KUBELET), _n2(10, Do.CONFIRM), Step(at=130, do=Do.ARM)),
+    steps=(
+        # Otherwise the machine itself would contradict it, at its port.
+        _ours(1, Do.FIREWALL),
+        _n2(5, Do.KILL_KUBELET),
+        _n2(10, Do.CONFIRM),
+        Step(at=130, do=Do.ARM),
+    ),
     until=170,
 )
 
@@ -362,7 +368,11 @@ WRONG_CLOCK = Scenario(
     question="What if our clock is an hour ahead, and a node is declared dead that is not?",
     nodes=_NODES,
     workloads=_WORKLOADS,
-    steps=(_ours(5, Do.SKEW_CONTROLLER, seconds=3600), _n2(40, Do.CONFIRM)),
+    steps=(
+        _ours(1, Do.FIREWALL),
+        _ours(5, Do.SKEW_CONTROLLER, seconds=3600),
+        _n2(40, Do.CONFIRM),
+    ),
     until=120,
 )
 
