@@ -63,10 +63,10 @@ def test_a_workload_that_has_ended_is_left() -> None:
     assert outcome(changed(workload={"ended": True})) == (Action.LEAVE, "AlreadyEnded")
 
 
-def test_a_guest_that_runs_elsewhere_is_left() -> None:
-    found = verdict(changed(workload={"runs_on": "n2"}))
-    assert (found.action, found.why.code) == (Action.LEAVE, "RunsElsewhere")
-    assert "n2" in found.why.sentence
+def test_a_guest_that_runs_elsewhere_is_left_until_its_node_is_proven_dead() -> None:
+    unproven = verdict(changed(workload={"runs_on": "n2"}, confirmations=()))
+    assert (unproven.action, unproven.why.code) == (Action.LEAVE, "RunsElsewhere")
+    assert verdict(changed(workload={"runs_on": "n2"})).action is Action.RELEASE
 
 
 def test_a_workload_that_could_not_be_looked_up_is_held_before_it_is_called_unprotected() -> None:

@@ -174,7 +174,7 @@ def test_what_is_released_is_protected_known_and_can_run_elsewhere(snapshot: Sna
         assert workload.label is not False
         assert workload.label or workload.kind is not WorkloadKind.OTHER
         assert workload.label or workload.restarts
-        objections = (workload.ended, workload.runs_on, workload.unread, workload.pinned_by)
+        objections = (workload.ended, workload.unread, workload.pinned_by)
         assert not any(objections)
         assert not any(volume.only_on for volume in workload.volumes)
 

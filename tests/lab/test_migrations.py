@@ -1,9 +1,12 @@
 """Nodes that die while a guest is on its way from one to the other."""
 
+import asyncio
+
 import pytest
 
 from backstay.lab.cluster import NAMESPACE, LabCluster
 from backstay.sim.cluster.ground import WorldGround
+from backstay.sim.kubevirt import Copying
 from backstay.sim.kubevirt.names import MIGRATIONS, VMIS
 from backstay.sim.world import World
 
@@ -28,9 +31,9 @@ def uid(cluster: LabCluster) -> str:
     return str(vmi.object["metadata"]["uid"]) if vmi else ""
 
 
-async def prepared(world: World) -> LabCluster:
+async def prepared(world: World, copying: Copying | None = None) -> LabCluster:
     cluster = LabCluster(WorldGround(world))
-    await cluster.boot("n1", "n2", "n3")
+    await cluster.boot("n1", "n2", "n3", copying=copying)
     await cluster.start_workloads(vms=["till"])
     await cluster.arm()
     cluster.start_backstay("backstay-1")
@@ -64,6 +67,26 @@ def test_whichever_end_dies_the_guest_is_there_once(end: str) -> None:
         else:
             await cluster.until(lambda: bool(state(cluster).get("failed")))
             assert uid(cluster) == before, "the guest was not touched"
+        assert cluster.inspector.broken == []
+
+    with World(3) as world:
+        world.run(scenario(world))
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_guest_that_is_torn_apart_in_post_copy_is_started_anew_and_once(end: str) -> None:
+    """It has gone over, and half of its memory is still on the other side."""
+
+    async def scenario(world: World) -> None:
+        cluster = await prepared(world, Copying(seconds=1.0, behind=60.0))
+        before = uid(cluster)
+        moved = await begin_to_move(cluster)
+        await cluster.until(lambda: state(cluster).get("mode") == "PostCopy")
+        cluster.nodes[moved[end]].kill()
+        await cluster.confirm_dead(moved[end], by="ana", reason="its fuse has blown")
+        await cluster.until(lambda: uid(cluster) != before and not cluster.down)
+        await asyncio.sleep(30)
+        assert len([each for each in cluster.truth.running() if "till" in each.name]) == 1
         assert cluster.inspector.broken == []
 
     with World(3) as world:

@@ -224,10 +224,16 @@ def does_it_run_elsewhere(case: Case) -> Objection | None:
     if move is not None and move.succeeded:
         why = Reason.Migrated.because(workload=workload, target=move.target or "another node")
         return Objection(Action.LEAVE, why)
-    if not workload.runs_on:
+    if not workload.runs_on or _is_dead(case):
         return None
     why = Reason.RunsElsewhere.because(workload=workload, target=workload.runs_on, node=node)
     return Objection(Action.LEAVE, why)
+
+
+def _is_dead(case: Case) -> bool:
+    """What is left of a migration on a dead node is in its way: KubeVirt waits for that pod, and no
+    kubelet will ever clear it away."""
+    return case.evidence is not None and case.evidence.kind.scope is Scope.NODE
 
 
 def is_it_known(case: Case) -> Objection | None:

@@ -49,6 +49,9 @@ def aftermath(workload: Workload, terms: Terms) -> Aftermath:
     guest = workload.guest or _NOT_READ
     if guest.needs_recovery:
         return Aftermath(Reason.NeedsRecovery.because(**about), down=_RECOVERY)
+    if workload.runs_on:
+        why = Reason.MigrationCleared.because(target=workload.runs_on, **about)
+        return Aftermath(why)
     because = stays_down(workload)
     if because is None:
         if guest.slow:

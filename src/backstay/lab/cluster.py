@@ -39,7 +39,7 @@ from backstay.sim.cluster.embedded import API, EmbeddedCluster
 from backstay.sim.cluster.ground import Ground, LoopGround, WorldGround
 from backstay.sim.cluster.timers import Timers
 from backstay.sim.files import MemoryFiles
-from backstay.sim.kubevirt import KubeVirt, VirtHandler, install, virtual_machine
+from backstay.sim.kubevirt import Copying, KubeVirt, VirtHandler, install, virtual_machine
 from backstay.sim.network import Contact
 from backstay.sim.nodes.machine import Machine
 
@@ -123,10 +123,10 @@ class LabCluster:
 
     # Setting up
 
-    async def boot(self, *names: str) -> None:
-        """Until every node is ready for guests."""
+    async def boot(self, *names: str, copying: Copying | None = None) -> None:
+        """Until every node is ready for guests; ``copying`` is how they are migrated."""
         for name in names:
-            self.embedded.add_node(name, agents={"virt-handler": VirtHandler()})
+            self.embedded.add_node(name, agents={"virt-handler": VirtHandler(copying)})
         await self.embedded.settled()
         await self.embedded.until(lambda: all(map(self._takes_guests, names)))
         for definition in definitions():

@@ -189,7 +189,7 @@ class Reason(Enum):
     RunsElsewhere = Entry(
         "{workload} runs on {target}: {node} has only the other end of a migration.",
         "A migration had begun, or had just ended, when the node fell silent. The guest itself is "
-        "on another node and needs nothing; KubeVirt clears the rest away.",
+        "on another node and needs nothing; the rest is removed once the node is proven dead.",
     )
     LookupFailed = Entry(
         "{workload} is held until it can be looked up: {because}.",
@@ -240,6 +240,12 @@ class Reason(Enum):
         "{workload} was released from {node} but stays down: {because}.",
         "Its run strategy does not start it again by itself; that is its owner's choice.",
         "virtctl start {name} -n {namespace}",
+    )
+    MigrationCleared = Entry(
+        "{workload} was being migrated between {node} and {target}, and its pod on {node} was "
+        "removed.",
+        "The other end of a migration was on the dead node. KubeVirt ends the migration now; where "
+        "the guest runs, nothing was touched.",
     )
     RunsOnce = Entry(
         "{workload} was released from {node} but stays down: {because}, and KubeVirt starts such a "
