@@ -12,7 +12,7 @@ import msgspec
 
 from backstay.apis.backstay import INCIDENTS
 from backstay.apis.calico import V1, V3
-from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.kube.resource import CONFIG_MAPS, LEASES, NODES, PODS
 from backstay.lab.addresses import released
 from backstay.lab.cluster import LabCluster
 from backstay.lab.scenario import After
@@ -24,7 +24,7 @@ from backstay.sim.nodes.truth import Entry, What
 
 Json = Mapping[str, Any]
 
-_UNCOUNTED = frozenset({LEASES.label, "events", "events.events.k8s.io"})
+_UNCOUNTED = frozenset({LEASES.label, CONFIG_MAPS.label, "events", "events.events.k8s.io"})
 _NOTHING: Json = {}
 
 
