@@ -44,6 +44,7 @@ from backstay.record.recorder import FlightRecorder
 from backstay.seam import Seams
 from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
+from backstay.sources.fences import FenceSource
 from backstay.sources.guests import GuestSource
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
@@ -124,8 +125,9 @@ class App:
             patience=times.presume,
         )
         self.guests = guests(client, self.nodes, interval=settings.poll_leases)
+        fences = FenceSource(client, interval=settings.poll_leases)
         self.sources: tuple[Source, ...] = (
-            self.reach, self.guests, TaintSource(client, self.nodes),
+            self.reach, self.guests, TaintSource(client, self.nodes), fences,
         )  # fmt: skip
         history = History(seams.wall)
         self.observer = observer(
@@ -136,6 +138,7 @@ class App:
             nodes=self.nodes,
             observer=self.observer,
             history=history,
+            fences=fences,
             guard=guard(client, self.observer, times=times, chain=chain, wall=seams.wall),
             machines=machines(client, self.observer, times=times, chain=chain),
             book=self.book,

@@ -7,31 +7,35 @@ import pytest
 
 from backstay.decide.detach import Holdings, Plan, consider, plan
 from backstay.decide.failover import Snapshot
-from backstay.model.evidence import Evidence, EvidenceKind
+from backstay.model.evidence import Fence, GuestStop, OutOfService, Testimony
 from backstay.model.node import Life
 from backstay.model.policy import Detach, Job, Mode, Ownership
 from backstay.model.storage import Attachment, Owed
 from backstay.model.workload import Workload
-from tests.decide.cases import NOW, TIMES, VM, changed, decided
+from tests.decide.cases import NOW, SUSPECTED, TIMES, VM, changed, decided
 
 DISK = Attachment(name="csi-1", uid="a1", version="9", node="n1", pv="pv-1")
-OWED = Owed(workload="VirtualMachine/shop/till", claim="disk", pv="pv-1")
+OWED = Owed(
+    workload="VirtualMachine/shop/till", claim="disk", pv="pv-1", driver="csi", cluster="c1"
+)
 RELEASED: dict[str, Any] = {"workloads": (), "life": {"state": Life.PROVEN}}
 
 
+FOREIGN = Testimony(taint=OutOfService(by="snr", person=False, seen_at=SUSPECTED + 1))
+STOPPED = Testimony(stops=(GuestStop(launcher="p1", detail="it stopped", observed_at=NOW),))
+FENCED = Testimony(
+    fences=(Fence(name="f", detail="refused", observed_at=NOW, driver="csi", cluster="c1"),)
+)
+
+
 def planned(
-    snapshot: Snapshot, *owed: Owed, evidence: tuple[Evidence, ...] | None = None, **holdings: Any
+    snapshot: Snapshot, *owed: Owed, testimony: Testimony | None = None, **holdings: Any
 ) -> Plan:
-    decision = decided(snapshot)
-    if evidence is not None:
-        decision = type(decision)(decision.node, decision.why, decision.verdicts, evidence)
+    """On a person's word, or on this testimony alone."""
+    if testimony is not None:
+        snapshot = msgspec.structs.replace(snapshot, confirmations=(), testimony=testimony)
     has = Holdings(**{"attachments": (DISK,), **holdings})
-    return plan(snapshot, decision, owed or (OWED,), has, times=TIMES)
-
-
-def of(kind: EvidenceKind, **more: Any) -> tuple[Evidence, ...]:
-    about: dict[str, Any] = {"node": "n1", "node_uid": "u1", "boot_id": "b1", "source": "it"}
-    return (Evidence(kind=kind, detail="so", observed_at=NOW, **about, **more),)
+    return plan(snapshot, decided(snapshot), owed or (OWED,), has, NOW, times=TIMES)
 
 
 def codes(found: Plan) -> list[str]:
@@ -74,21 +78,17 @@ def test_pods_that_cannot_be_read_may_use_anything() -> None:
     assert codes(found) == ["VolumeStays"]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [EvidenceKind.PRESUMED, EvidenceKind.FOREIGN_ASSERTION, EvidenceKind.GUEST_STOPPED],
-)
-def test_silence_foreign_words_and_a_stopped_guest_detach_nothing(kind: EvidenceKind) -> None:
-    found = planned(changed(**RELEASED), evidence=of(kind))
+@pytest.mark.parametrize("testimony", [Testimony(), FOREIGN, STOPPED])
+def test_silence_foreign_words_and_a_stopped_guest_detach_nothing(testimony: Testimony) -> None:
+    found = planned(changed(**RELEASED), testimony=testimony)
     assert (found.detach, found.taint, found.settled) == ((), False, frozenset())
     assert codes(found) == ["VolumeStays"]
 
 
 def test_a_fence_frees_the_volumes_that_it_speaks_of_and_no_others() -> None:
     second = Attachment(name="csi-2", uid="a2", version="9", node="n1", pv="pv-2")
-    more = Owed(workload=OWED.workload, claim="more", pv="pv-2")
-    fenced = of(EvidenceKind.STORAGE_FENCED, volumes=("pv-1",))
-    found = planned(changed(**RELEASED), OWED, more, evidence=fenced, attachments=(DISK, second))
+    more = Owed(workload=OWED.workload, claim="more", pv="pv-2", driver="csi", cluster="c2")
+    found = planned(changed(**RELEASED), OWED, more, testimony=FENCED, attachments=(DISK, second))
     assert found.detach == (DISK,)
     assert found.settled == {OWED}
     assert any("more of VM shop/till stays" in why.sentence for why in found.said)
@@ -98,7 +98,7 @@ def test_nobody_is_told_of_a_volume_that_nobody_waits_for() -> None:
     shared = Owed(workload=OWED.workload, claim="disk", pv="pv-1", shared=True)
     found = planned(changed(**RELEASED), shared)
     assert (found.detach, found.said) == ((DISK,), ())
-    assert planned(changed(**RELEASED), shared, evidence=()).said == ()
+    assert planned(changed(**RELEASED), shared, testimony=Testimony()).said == ()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_nobody_is_told_of_a_volume_that_nobody_waits_for() -> None:
 )
 def test_nothing_is_detached_while_we_are_not_to_act(change: dict[str, Any], because: str) -> None:
     snapshot = changed(**(RELEASED | change))
-    found = consider(snapshot, decided(snapshot), [OWED], times=TIMES)
+    found = consider(snapshot, [OWED], NOW, times=TIMES)
     assert found.due == ()
     assert because in found.said[0].sentence
 
@@ -157,8 +157,7 @@ def test_while_something_has_to_stay_volumes_are_detached_one_by_one(
 
 
 def test_a_fence_of_some_volumes_does_not_put_the_node_out_of_service() -> None:
-    fenced = of(EvidenceKind.STORAGE_FENCED, volumes=("pv-1",))
-    found = planned(changed(**WITH_TAINT), evidence=fenced)
+    found = planned(changed(**WITH_TAINT), testimony=FENCED)
     assert (found.taint, found.detach) == (False, (DISK,))
 
 

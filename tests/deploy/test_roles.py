@@ -86,6 +86,8 @@ MAY: Mapping[str, set[Deed]] = {
         | deeds("", "pods", f"{READ} delete")
         | STORAGE
         | deeds("storage.k8s.io", "volumeattachments", "list delete")
+        | deeds("csiaddons.openshift.io", "networkfences", "list create patch delete")
+        | deeds("csiaddons.openshift.io", "csiaddonsnodes", "list")
         | OWNERS
         | KUBEVIRT
         | MACHINES
@@ -127,6 +129,7 @@ EVERYTHING = (
     | deeds("apps", "deployments statefulsets", VERBS)
     | of_others(VERBS)
     | deeds("storage.k8s.io", "volumeattachments", VERBS)
+    | deeds("csiaddons.openshift.io", "networkfences csiaddonsnodes", VERBS)
     | deeds("kubevirt.io", "virtualmachines virtualmachineinstances kubevirts", VERBS)
     | deeds("kubevirt.io", "virtualmachineinstancereplicasets", VERBS)
     | deeds("kubevirt.io", "virtualmachineinstancemigrations", VERBS)

@@ -75,6 +75,22 @@ class StormRelease(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
 
 
+class SecretName(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str
+
+
+class NetworkFenceSpec(msgspec.Struct, frozen=True):
+    """``secrets`` are by driver, where its volumes do not tell which one to use."""
+
+    enabled: bool = False
+    secrets: dict[str, SecretName] = {}
+
+
+class FencingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    network_fence: NetworkFenceSpec = NetworkFenceSpec()
+
+
 class ConfigSpec(msgspec.Struct, frozen=True, rename="camel"):
     mode: str = "Observe"
     disarmed: Disarmed | None = None
@@ -83,6 +99,7 @@ class ConfigSpec(msgspec.Struct, frozen=True, rename="camel"):
     defaults: DefaultsSpec = DefaultsSpec()
     limits: LimitsSpec = LimitsSpec()
     storm_release: StormRelease | None = None
+    fencing: FencingSpec = FencingSpec()
     owners: dict[Job, Ownership] = {}
 
 

@@ -73,6 +73,11 @@ def _config_schema() -> Schema:
         "detach": _choice(*Detach, default=Detach.ATTACHMENTS),
         "start": _NO,
     }
+    secrets: Schema = {
+        "type": "object",
+        "additionalProperties": _object({"name": _NAME, "namespace": _NAME}, "name", "namespace"),
+        "maxProperties": 50,
+    }
     limits = {
         "attempts": _number(1, 100, 3),
         "coolDownMinutes": _number(1, 10_080, 60),
@@ -89,6 +94,7 @@ def _config_schema() -> Schema:
             "defaults": _object(defaults),
             "limits": _object(limits),
             "stormRelease": for_a_time,
+            "fencing": _object({"networkFence": _object({"enabled": _NO, "secrets": secrets})}),
             "owners": _object({job.value: owner for job in Job}),
         }
     )
@@ -139,9 +145,12 @@ def _which_boot(*required: str, **more: Schema) -> Schema:
 
 
 def _incident_status() -> Schema:
+    volume = {
+        "claim": _NAME, "volume": _NAME, "driver": _TEXT, "cluster": _TEXT, "shared": _YES_OR_NO,
+    }  # fmt: skip
     workload = {
         "workload": _TEXT, "progress": _TEXT, "code": _TEXT, "sentence": _TEXT, "next": _TEXT,
-        "volumes": _list(_object({"claim": _NAME, "volume": _NAME, "shared": _YES_OR_NO})),
+        "volumes": _list(_object(volume)),
         "uids": _list(_ID), "ready": {"type": "boolean"}, "releasedAfter": _SECONDS,
         "runningAfter": _SECONDS, "readyAfter": _SECONDS, "replacedBy": _TEXT,
         "phases": _list(_object({"phase": _TEXT, "at": _TEXT})),

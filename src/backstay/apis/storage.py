@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from backstay.apis.csiaddons import CLUSTER_ID
 from backstay.apis.placement import Binding, NodeSelector, bound_to
 from backstay.kube.projection import Meta, Projection, share
 from backstay.kube.resource import Resource
@@ -14,6 +15,9 @@ VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced
 ATTACHMENTS = Resource(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False
 )
+
+_NOTED = "volume.kubernetes.io/provisioner-deletion-secret"
+_NAMES = ("name", "namespace")
 
 T = TypeVar("T")
 
@@ -68,24 +72,30 @@ def claim_row(claim: ClaimWire) -> ClaimRow:
     )
 
 
-class _Csi(msgspec.Struct, frozen=True, gc=False):
+class _Csi(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     driver: str = ""
+    volume_attributes: dict[str, str] | None = None
 
 
 class _VolumeAffinity(msgspec.Struct, frozen=True, gc=False):
     required: NodeSelector | None = None
 
 
+class _VolumeMeta(Meta, frozen=True, gc=False, rename="camel"):
+    annotations: dict[str, str] | None = None
+
+
 class VolumeWire(msgspec.Struct, frozen=True, gc=False):
     """The spec's fields are taken as they come: the one that is no other names the source."""
 
-    metadata: Meta
+    metadata: _VolumeMeta
     spec: dict[str, msgspec.Raw] = {}
 
 
 class VolumeRow(msgspec.Struct, frozen=True, gc=False):
     """``driver`` is that of CSI, or the kind of source (``local``, ``nfs``). ``bindings`` is what
-    binds it to one node; ``local`` says that its data are on a disk of the node itself."""
+    binds it to one node; ``local`` says that its data are on a disk of the node itself.
+    ``cluster`` and ``secret`` are what the driver needs to be told to refuse somebody."""
 
     key: str
     uid: str
@@ -95,6 +105,8 @@ class VolumeRow(msgspec.Struct, frozen=True, gc=False):
     access_modes: tuple[str, ...]
     block: bool
     bindings: tuple[Binding, ...]
+    cluster: str = ""
+    secret: str = ""
 
 
 def volume_row(volume: VolumeWire) -> VolumeRow:
@@ -111,6 +123,8 @@ def volume_row(volume: VolumeWire) -> VolumeRow:
         access_modes=_shared(_field(spec, "accessModes", list[str])),
         block=_field(spec, "volumeMode", str) == "Block",
         bindings=bound_to(affinity.required if affinity else None),
+        cluster=share((csi.volume_attributes or {}).get(CLUSTER_ID, "") if csi else ""),
+        secret=share(_secret(meta.annotations or {})),
     )
 
 
@@ -160,6 +174,12 @@ ATTACHMENT_PROJECTION: Projection[AttachmentWire, AttachmentRow] = Projection(
 )
 CLAIM_PROJECTION: Projection[ClaimWire, ClaimRow] = Projection(ClaimWire, claim_row)
 VOLUME_PROJECTION: Projection[VolumeWire, VolumeRow] = Projection(VolumeWire, volume_row)
+
+
+def _secret(annotations: dict[str, str]) -> str:
+    """As the provisioner notes it, for the day on which the volume is to be deleted."""
+    name, namespace = (annotations.get(f"{_NOTED}-{each}") for each in _NAMES)
+    return f"{namespace}/{name}" if name and namespace else ""
 
 
 def _shared(modes: list[str] | None) -> tuple[str, ...]:

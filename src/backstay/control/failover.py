@@ -21,6 +21,7 @@ from functools import partial
 
 from backstay.apis.backstay import IncidentSpec
 from backstay.control.arrivals import Arrivals, getting_ready
+from backstay.control.fences import Fences
 from backstay.control.guard import Guard, Outcome
 from backstay.control.history import History
 from backstay.control.incident import OpenIncident
@@ -48,6 +49,7 @@ from backstay.record.incidents import IncidentBook
 from backstay.record.metrics import Stage
 from backstay.record.telling import Advance
 from backstay.seam.clock import Rng
+from backstay.sources.fences import FenceSource
 from backstay.sources.nodes import NodeSource
 
 _PARALLEL = 8
@@ -56,6 +58,9 @@ _ARRIVED = (Progress.RECOVERED, Progress.STAYS_DOWN)
 
 _SOON = 0.5
 """Seconds until the next look where something is about to happen."""
+
+_FENCES = 1.0
+"""The same where a storage is about to take a node back."""
 
 _LATER = 5.0
 """The same where it has been about to happen for a while."""
@@ -72,6 +77,7 @@ class FailoverLoop:
         observer: Observer,
         history: History,
         guard: Guard,
+        fences: FenceSource,
         machines: Machines,
         book: IncidentBook,
         teller: Teller,
@@ -97,6 +103,7 @@ class FailoverLoop:
         self._laps: dict[str, Laps] = {}
         self._waiting_since: dict[str, float] = {}
         self._volumes = Volumes(guard, times=times)
+        self._fences = Fences(guard, fences, times=times)
 
     # What everybody does
 
@@ -184,7 +191,9 @@ class FailoverLoop:
         if decision.releases:
             outcome = await self._release(snapshot, incident, moments, term)
         else:
-            freed = await self._volumes.free(snapshot, decision, incident, term=term, told=told)
+            freed = await self._volumes.free(
+                snapshot, incident, term=term, told=told
+            ) or await self._fences.put_up(snapshot, decision, incident, term=term, told=told)
             if decision.rescues:
                 freed = await self._machines.rescue(name, term=term, incident=incident, told=told)
         laps = self._laps_of(snapshot)
@@ -324,8 +333,19 @@ class FailoverLoop:
             arrived = await self._arrivals.look(facts, incident, laps, self._observer.policy)
             await incident.tell(snapshot, decision, term=term, advances=arrived.advances)
         if facts.tainted and self._is_clean(snapshot, incident):
+            if not await self._lift_fences(snapshot, incident, term):
+                return Again(_FENCES)
             await self._guard.let_go(facts.name, uid=facts.uid, term=term)
         return Done()
+
+    async def _lift_fences(
+        self, snapshot: Snapshot, incident: OpenIncident | None, term: Term
+    ) -> bool:
+        """Whether the storage has taken the node back, as far as it is ours to have it so."""
+        if incident is None:
+            return True
+        said = partial(self._teller.say, node=snapshot.facts)
+        return await self._fences.lift(snapshot.facts, term=term, told=said)
 
     def _is_clean(self, snapshot: Snapshot, incident: OpenIncident | None) -> bool:
         """Whether nothing of the incident is left on the node.
@@ -352,6 +372,8 @@ class FailoverLoop:
         incident = self.incidents.get(name)
         if incident is not None and not _heard_of(snapshot, incident):
             return Again(_SOON)
+        if not await self._lift_fences(snapshot, incident, term):
+            return Again(_FENCES)
         contradiction = refuted(snapshot.heard)
         if contradiction is None:
             self._let_be(name)
@@ -382,6 +404,7 @@ class FailoverLoop:
         """What happens to this node next has nothing to do with what happened before."""
         self._teller.forget(name)
         self._volumes.forget(name)
+        self._fences.forget(name)
         for kept in (self.decisions, self._laps, self._waiting_since):
             kept.pop(name, None)
 

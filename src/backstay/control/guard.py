@@ -16,6 +16,7 @@
 * **Volumes.** Once the pods are gone, the dead node is relieved of the volumes that they had
   (``decide/detach.py``), or put out of service as a whole where the configuration prefers that.
   It is announced, looked at closely and decided like a removal.
+* **Fences** of the storage are put up before there is proof, to get it (``decide/fencing.py``).
 * Every write carries the end of our term: a process that was stopped in between sends nothing.
 * One intent is written before the first deed of a batch and one outcome after the last. What a
   crash leaves between them is settled by looking again, never by repeating.
@@ -24,16 +25,18 @@
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from backstay.act import addresses, attachments, taints
+from backstay.act import addresses, attachments, fences, taints
 from backstay.act import pods as pod_verbs
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.decide.detach import Holdings, Plan, plan
 from backstay.decide.failover import Check, Decision, Snapshot, decide
+from backstay.decide.fencing import decide_fencing
 from backstay.decide.proof import words
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound
@@ -41,6 +44,7 @@ from backstay.kube.lease import Term
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.addresses import told as addresses_told
 from backstay.model.evidence import Evidence, Scope
+from backstay.model.fences import FenceOrder, FenceSight, Fencing
 from backstay.model.incident import Step
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Times
@@ -57,7 +61,7 @@ _log = logging.getLogger("backstay.guard")
 _PARALLEL = 16
 _ENDED = ("Succeeded", "Failed")
 
-ATTACHED, TAINTED = "volumeattachments", "nodes"
+ATTACHED, TAINTED, FENCES = "volumeattachments", "nodes", "networkfences"
 """What stands in an intent in place of a namespace."""
 
 _REPLACED = "it has rebooted, or another node has taken its name"
@@ -158,6 +162,53 @@ class Guard:
             return await self._put_out_of_service(facts, decided, incident, term)
         return await self._detach(decided, term)
 
+    async def fence(
+        self,
+        node: str,
+        fencing: Callable[[NodeFacts], Fencing],
+        *,
+        term: Term,
+        incident: OpenIncident,
+    ) -> tuple[Why, ...]:
+        """Has the storage refuse the node, if that is still what a closer look says."""
+        snapshot = await self._observer.look_closely(node)
+        if snapshot is None:
+            return ()
+        facts = snapshot.facts
+        orders = self._orders(snapshot, fencing(facts))
+        if not orders:
+            return ()
+        about = {"node": facts.name, "incident": incident.row.key}
+        names = tuple(f"{FENCES}/{fences.fence_name(each, **about)}/" for each in orders)
+        await incident.announce(Step.FENCE, names, epoch=term.epoch, not_after=term.require())
+        said = []
+        for order in orders:
+            with contextlib.suppress(Conflict):
+                await fences.raise_fence(
+                    self._client, order, node_uid=facts.uid, not_after=term.require(), **about
+                )
+            addresses = ", ".join(order.addresses)
+            about_it = {"driver": order.driver, "node": node, "addresses": addresses}
+            said.append(Reason.FenceRaised.because(**about_it))
+        return tuple(said)
+
+    def _orders(self, snapshot: Snapshot, fencing: Fencing) -> tuple[FenceOrder, ...]:
+        decision = self._decide(snapshot)
+        return decide_fencing(snapshot, decision, fencing, times=self._times).orders
+
+    async def lower(self, fence: FenceSight, *, term: Term) -> bool:
+        """Lifts one of ours, or clears away one that was lifted. False if it has changed."""
+        try:
+            if fence.fenced:
+                await fences.lift(self._client, fence, not_after=term.require())
+            elif fence.lifted:
+                await fences.remove(self._client, fence, not_after=term.require())
+        except NotFound:
+            return True
+        except Conflict:
+            return False
+        return True
+
     async def let_go(self, node: str, *, uid: str, term: Term) -> None:
         """Takes our taints off a node that is back and clean."""
         await taints.take_off(self._client, node, uid=uid, not_after=term.require())
@@ -190,9 +241,7 @@ class Guard:
         if proof is None:
             return Outcome(why=_why_not(node, after, self._decide))
         for evidence in proof.evidence:
-            of_guest = evidence.kind.scope is Scope.GUEST
-            reason = Reason.GuestHasStopped if of_guest else Reason.ProofHolds
-            told(reason.because(node=node, because=words(evidence)))
+            told(_proven(evidence))
         for why in await self._free_addresses(proof, term):
             told(why)
         gone = await self._each(
@@ -262,7 +311,8 @@ class Guard:
         )
 
     def _plan(self, snapshot: Snapshot, owed: Sequence[Owed], holdings: Holdings) -> Plan:
-        return plan(snapshot, self._decide(snapshot), owed, holdings, times=self._times)
+        now = asyncio.get_running_loop().time()
+        return plan(snapshot, self._decide(snapshot), owed, holdings, now, times=self._times)
 
     async def _put_out_of_service(
         self, facts: NodeFacts, decided: Plan, incident: OpenIncident, term: Term
@@ -326,6 +376,12 @@ class Guard:
         if failures:
             raise failures[0]
         return done
+
+
+def _proven(evidence: Evidence) -> Why:
+    reasons = {Scope.VOLUMES: Reason.FenceHolds, Scope.GUEST: Reason.GuestHasStopped}
+    reason = reasons.get(evidence.kind.scope, Reason.ProofHolds)
+    return reason.because(node=evidence.node, because=words(evidence))
 
 
 def _targets(decision: Decision) -> tuple[Workload, ...]:

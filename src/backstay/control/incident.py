@@ -54,7 +54,14 @@ class OpenIncident:
     def owed(self) -> list[Owed]:
         """The volumes of all that was released, which others may wait for."""
         return [
-            Owed(workload=r.workload, claim=v.claim, pv=v.volume, shared=v.shared)
+            Owed(
+                workload=r.workload,
+                claim=v.claim,
+                pv=v.volume,
+                driver=v.driver,
+                cluster=v.cluster,
+                shared=v.shared,
+            )
             for r in self.row.status.workloads
             if r.progress in (Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN)
             for v in r.volumes

@@ -4,12 +4,13 @@ Which they are is in the incident, so that a successor finishes what a predecess
 been seen to is remembered, and looked at no more: to look means to list all attachments.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from backstay.control.guard import Guard
 from backstay.control.incident import OpenIncident
 from backstay.decide import detach
-from backstay.decide.failover import Decision, Snapshot
+from backstay.decide.failover import Snapshot
 from backstay.kube.lease import Term
 from backstay.model.policy import Times
 from backstay.model.reasons import Why
@@ -28,7 +29,6 @@ class Volumes:
     async def free(
         self,
         snapshot: Snapshot,
-        decision: Decision,
         incident: OpenIncident,
         *,
         term: Term,
@@ -40,7 +40,8 @@ class Volumes:
         owed = [each for each in incident.owed() if each not in settled]
         if not owed:
             return ""
-        prospect = detach.consider(snapshot, decision, owed, times=self._times)
+        now = asyncio.get_running_loop().time()
+        prospect = detach.consider(snapshot, owed, now, times=self._times)
         self._say_once(node, prospect.said, told)
         if not prospect.due:
             return ""

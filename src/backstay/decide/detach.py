@@ -63,14 +63,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     settled: frozenset[Owed] = frozenset()
 
 
-def consider(
-    snapshot: Snapshot, decision: Decision, owed: Sequence[Owed], *, times: Times
-) -> Prospect:
+def consider(snapshot: Snapshot, owed: Sequence[Owed], now: float, *, times: Times) -> Prospect:
     """What is worth a closer look."""
     veto = _veto(snapshot, times)
     if veto is not None:
         return Prospect(said=_stays(snapshot, _awaited(owed), veto))
-    due = tuple(each for each in owed if _is_proven(each, decision.evidence))
+    evidence = _evidence(snapshot, owed, now, times)
+    due = tuple(each for each in owed if _is_proven(each, evidence))
     unproven = [each for each in owed if each not in due]
     return Prospect(due=due, said=_stays(snapshot, _awaited(unproven), _UNPROVEN))
 
@@ -80,15 +79,14 @@ def plan(
     decision: Decision,
     owed: Sequence[Owed],
     holdings: Holdings,
+    now: float,
     *,
     times: Times,
 ) -> Plan:
     """What is done about them, after a closer look."""
     here = {each.pv for each in holdings.attachments if not each.going}
     gone = frozenset(each for each in owed if each.pv not in here)
-    prospect = consider(
-        snapshot, decision, [each for each in owed if each not in gone], times=times
-    )
+    prospect = consider(snapshot, [each for each in owed if each not in gone], now, times=times)
     if not prospect.due:
         return Plan(said=prospect.said, settled=gone)
     held: tuple[Why, ...] = ()
@@ -121,9 +119,20 @@ def _veto(snapshot: Snapshot, times: Times) -> str | None:
     return None if contradiction is None else contradiction.sentence.rstrip(".")
 
 
+def _evidence(
+    snapshot: Snapshot, owed: Sequence[Owed], now: float, times: Times
+) -> tuple[Evidence, ...]:
+    """All that counts, also about volumes that nothing on the node has mounted any more."""
+    heard = msgspec.structs.replace(snapshot.heard, volumes=tuple(map(_volume, owed)))
+    return proof.proofs(heard, now, times=times)
+
+
 def _is_proven(owed: Owed, evidence: Sequence[Evidence]) -> bool:
-    volume = Volume(claim=owed.claim, pv=owed.pv)
-    return any(proof.may_detach(each, volume) for each in evidence)
+    return any(proof.may_detach(each, _volume(owed)) for each in evidence)
+
+
+def _volume(owed: Owed) -> Volume:
+    return Volume(claim=owed.claim, pv=owed.pv, driver=owed.driver, cluster=owed.cluster)
 
 
 def _in_the_way(snapshot: Snapshot, decision: Decision, holdings: Holdings) -> str | None:

@@ -51,6 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             policy=self.policy,
             confirmations=self.confirmations,
             testimony=self.testimony,
+            volumes=tuple(v for workload in self.workloads for v in workload.volumes),
         )
 
 

@@ -22,6 +22,7 @@ from backstay.model.evidence import (
     Confirmation,
     Evidence,
     EvidenceKind,
+    Fence,
     Scope,
     Silence,
     Strength,
@@ -39,13 +40,15 @@ _SHARED = "ReadWriteMany"
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a node's death, apart from what ran there."""
+    """What is known of a node's death, apart from who ran there."""
 
     facts: NodeFacts
     life: NodeLife
     policy: Policy
     confirmations: tuple[Confirmation, ...]
     testimony: Testimony
+    volumes: tuple[Volume, ...] = ()
+    """All that its workloads have mounted."""
 
 
 Rule = Callable[[Heard, float, Times], Iterator[Evidence]]
@@ -240,8 +243,17 @@ def _fenced(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
             source=", ".join(fence.name for fence in fences),
             detail="; ".join(fence.detail for fence in fences),
             observed_at=min(fence.observed_at for fence in fences),
-            volumes=tuple(sorted({pv for fence in fences for pv in fence.volumes})),
+            volumes=tuple(sorted({pv for fence in fences for pv in _refused(fence, heard)})),
         )
+
+
+def _refused(fence: Fence, heard: Heard) -> Iterator[str]:
+    """The volumes that it speaks of, by name or by where they are."""
+    yield from fence.volumes
+    for volume in heard.volumes:
+        same = (volume.driver, volume.cluster) == (fence.driver, fence.cluster)
+        if volume.pv and fence.driver and same:
+            yield volume.pv
 
 
 def _stopped(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:

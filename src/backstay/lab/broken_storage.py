@@ -5,15 +5,20 @@ from typing import Any
 
 import msgspec
 
+from backstay.apis.csiaddons import NETWORK_FENCES, UNFENCED
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard
 from backstay.control.incident import OpenIncident
+from backstay.control.observe import Observer
 from backstay.control.volumes import Volumes
 from backstay.decide.detach import Holdings, Plan
-from backstay.decide.failover import Decision, Snapshot
+from backstay.decide.failover import Snapshot
 from backstay.kube.lease import Term
 from backstay.kube.resource import NODES
+from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.labels import OUT_OF_SERVICE, TAINT
+from backstay.model.node import NodeFacts
+from backstay.model.policy import Policy
 from backstay.model.reasons import Why
 from backstay.model.storage import Owed
 
@@ -24,7 +29,6 @@ class _Rash(Volumes):
     async def free(
         self,
         snapshot: Snapshot,
-        decision: Decision,
         incident: OpenIncident,
         *,
         term: Term,
@@ -77,3 +81,43 @@ class TakesOffAnybodysTaint(Guard):
         version = live["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": left or None}}
         await self._client.merge_patch(NODES, node, patch, not_after=term.require())
+
+
+class LiftsAnybodysFence(Guard):
+    async def let_go(self, node: str, *, uid: str, term: Term) -> None:
+        for fence in (await self._client.list(NETWORK_FENCES)).json()["items"]:
+            patch = {"spec": {"fenceState": UNFENCED}}
+            name = fence["metadata"]["name"]
+            await self._client.merge_patch(NETWORK_FENCES, name, patch, not_after=term.require())
+        await super().let_go(node, uid=uid, term=term)
+
+
+class OfAnyFence(Observer):
+    """Takes every fence for one that speaks of all volumes."""
+
+    def _snapshot(
+        self,
+        facts: NodeFacts,
+        policy: Policy,
+        confirmations: tuple[Confirmation, ...],
+        testimony: Testimony,
+    ) -> Snapshot:
+        watched = self.watched.get(facts.name)
+        workloads = (watched.workloads if watched else None) or ()
+        volumes = tuple(volume.pv for each in workloads for volume in each.volumes)
+        fences = tuple(
+            msgspec.structs.replace(fence, volumes=volumes) for fence in testimony.fences
+        )
+        believed = msgspec.structs.replace(testimony, fences=fences)
+        return super()._snapshot(facts, policy, confirmations, believed)
+
+
+class WithoutPlugged(Observer):
+    async def read_workloads(self, name: str) -> None:
+        await super().read_workloads(name)
+        watched = self.watched.get(name)
+        if watched is not None and watched.workloads is not None:
+            watched.workloads = tuple(
+                msgspec.structs.replace(each, volumes=each.volumes[:1])
+                for each in watched.workloads
+            )

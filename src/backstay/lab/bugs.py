@@ -68,9 +68,12 @@ from backstay.lab.broken_silence import (
 )
 from backstay.lab.broken_storage import (
     DetachesOnAnyWord,
+    LiftsAnybodysFence,
+    OfAnyFence,
     OutOfServiceAtOnce,
     TakesOffAnybodysTaint,
     WithoutAttachmentsVersion,
+    WithoutPlugged,
     WithRashVolumes,
 )
 from backstay.lab.scenario import Scenario
@@ -345,12 +348,12 @@ BUGS: tuple[Bug, ...] = (
         cases.ADDRESS_IN_USE,
     ),
     Bug(
-        "detaches-on-any-word",
-        "A volume is detached although only another program says that the node is dead.",
+        "detaches-on-silence",
+        "A volume is detached although nothing but silence speaks for the death of the node.",
         "decide/proof.py: may_detach",
         frozenset({"EvidenceScope"}),
         {"loop": WithRashVolumes, "guard": DetachesOnAnyWord},
-        cases.FOREIGN_WORD,
+        cases.SILENT,
     ),
     Bug(
         "out-of-service-too-soon",
@@ -367,6 +370,30 @@ BUGS: tuple[Bug, ...] = (
         frozenset({"Preconditions"}),
         {"guard": WithoutAttachmentsVersion},
         cases.TAINT_PREFERRED,
+    ),
+    Bug(
+        "any-fence-counts",
+        "A fence counts for every volume, whatever driver and cluster it speaks of.",
+        "decide/proof.py: _refused",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": OfAnyFence},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "forgets-plugged-disks",
+        "What was plugged into a guest while it ran is not among its volumes.",
+        "sources/workloads.py: _workload",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": WithoutPlugged},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "lifts-anybodys-fence",
+        "Whoever put a fence up, it is lifted when the node is back.",
+        "control/fences.py: lift",
+        frozenset({"Ownership"}),
+        {"guard": LiftsAnybodysFence},
+        cases.FENCED_BY_OTHERS,
     ),
     Bug(
         "takes-off-anybodys-taint",

@@ -263,16 +263,6 @@ ADDRESS_IN_USE = Scenario(
     until=100,
 )
 
-FOREIGN_WORD = Scenario(
-    name="foreign-word",
-    question="What if another program takes a node for dead, with the owner's consent to such?",
-    nodes=_NODES,
-    workloads=Workloads(vms=(Vm(name="till", node="n2", labels={TMAX_PROTECT: "true"}),)),
-    policy=PolicySpec(config={"proof": {"presumeBlock": True}}),
-    steps=(_n2(5, Do.KILL), _n2(48, Do.REMEDIATE)),
-    until=54,
-)
-
 TAINT_PREFERRED = Scenario(
     name="taint-preferred",
     question="What if the out-of-service taint is preferred, and something must stay on the node?",
@@ -286,6 +276,43 @@ TAINT_PREFERRED = Scenario(
     policy=PolicySpec(config={"defaults": {"detach": "OutOfServiceTaint"}}),
     steps=_DEATH,
     until=100,
+)
+
+_FENCES = PolicySpec(
+    config={
+        "fencing": {
+            "networkFence": {
+                "enabled": True,
+                "secrets": {"csi.example": {"name": "admin", "namespace": "storage"}},
+            }
+        }
+    }
+)
+
+HALF_FENCED = Scenario(
+    name="half-fenced",
+    question="What if a node is cut off, and the storage refuses it for one disk of a VM only?",
+    nodes=_NODES,
+    csi_addons=True,
+    workloads=Workloads(
+        vms=(
+            Vm(name="till", node="n2", claims=(Claim.SINGLE,), hotplug=(Claim.VAULT,)),
+            Vm(name="stock", node="n2", claims=(Claim.SINGLE,)),
+        )
+    ),
+    policy=_FENCES,
+    steps=(_n2(5, Do.CUT),),
+    until=90,
+)
+
+FENCED_BY_OTHERS = Scenario(
+    name="fenced-by-others",
+    question="What if somebody else has the storage refuse a dead node, and it comes back?",
+    nodes=_NODES,
+    csi_addons=True,
+    workloads=Workloads(vms=(Vm(name="till", node="n2", claims=(Claim.SINGLE,)),)),
+    steps=(_n2(5, Do.KILL), _n2(50, Do.FENCE), _n2(80, Do.BOOT)),
+    until=150,
 )
 
 PUT_OUT_BY_HAND = Scenario(

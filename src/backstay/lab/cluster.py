@@ -32,6 +32,7 @@ from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.seam import Seams
 from backstay.settings import Settings
+from backstay.sim import csiaddons
 from backstay.sim.api.store import Snapshot
 from backstay.sim.calico import AddressCollector, Calico
 from backstay.sim.calico import install as install_calico
@@ -44,6 +45,8 @@ from backstay.sim.network import Contact
 from backstay.sim.nodes.machine import Machine
 
 NAMESPACE = "shop"
+VAULT = "vault"
+"""A cluster of the storage that knows of no fences."""
 CONTROLLER = "controller"
 """The program of ours on each of its machines."""
 
@@ -75,6 +78,7 @@ class LabCluster:
         *,
         factor: float = 1.0,
         calico: Calico | None = None,
+        csi_addons: bool = False,
         kubevirt: str = "v1.9.0",
     ) -> None:
         self.apps: dict[str, App] = {}
@@ -106,11 +110,21 @@ class LabCluster:
         notices_late = waits_for_heartbeats(kubevirt)
         if calico is not None:
             self._have_calico(calico)
+        if csi_addons:
+            self._have_csi_addons()
         self.embedded.add_controller(
             "virt-controller",
             lambda seams: KubeVirt(
                 self.embedded.api.operations, rng=seams.rng, notices_late=notices_late
             ),
+        )
+
+    def _have_csi_addons(self) -> None:
+        api = self.embedded.api
+        csiaddons.install(api)
+        self.embedded.add_controller(
+            csiaddons.NAME,
+            lambda _: csiaddons.FenceController(api.operations, truth=self.truth, refuses=(VAULT,)),
         )
 
     def _have_calico(self, calico: Calico) -> None:

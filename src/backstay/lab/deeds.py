@@ -101,6 +101,7 @@ class Deeds:
             Do.PUT_OUT: lambda step: storage_deeds.put_out_of_service(self._client, step.node),
             Do.REMEDIATE: lambda step: storage_deeds.remediate(self._client, step.node),
             Do.PUT_BACK: lambda step: storage_deeds.put_back(self._client, step.node),
+            Do.FENCE: lambda step: storage_deeds.fence(self._client, step.node),
             Do.CORDON: self._cordon,
             Do.UNCORDON: self._uncordon,
             Do.ARM: self._arm,

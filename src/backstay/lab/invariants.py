@@ -49,6 +49,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.csiaddons import NETWORK_FENCES
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.machines import MIGRATIONS
 from backstay.apis.storage import ATTACHMENTS
@@ -57,7 +58,7 @@ from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.guest_rules import as_policy_says, asks_kubevirt, has_stopped
 from backstay.lab.liveness import Patience, Promise, Repetition
 from backstay.lab.silence_rules import storm
-from backstay.lab.storage_rules import asks_to_detach, evidence_scope
+from backstay.lab.storage_rules import asks_to_detach, evidence_scope, somebodys_fence
 from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
 from backstay.model.labels import (
@@ -203,7 +204,7 @@ def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | 
     if not meta.get("deletionTimestamp"):
         return f"{meta['name']} was removed without having been marked before"
     doubt = witness.doubt(_by(happening), node)
-    if not doubt or has_stopped(removed, witness):
+    if not doubt or has_stopped(removed, witness) or witness.is_shut_out(removed):
         return None
     return f"{meta['name']} was removed although {doubt}"
 
@@ -323,6 +324,8 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
 
 
 def ownership(happening: Happening, witness: Witness) -> str | None:
+    if isinstance(happening, Asked) and happening.storage == NETWORK_FENCES.label:
+        return somebodys_fence(happening, witness)
     if isinstance(happening, Asked):
         return _open_incident_removed(happening, witness) or _not_ours_to_ask(happening)
     if not isinstance(happening, Committed) or happening.by is None:
@@ -448,7 +451,7 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
         return None
     meta, node = touched["metadata"], _node_of(touched)
     runs = any(each.uid == meta["uid"] for each in witness.truth.running(node))
-    if not runs or not witness.doubt(_by(happening), node):
+    if not runs or witness.is_shut_out(touched) or not witness.doubt(_by(happening), node):
         return None
     kind = "guest" if VM_NAME in (meta.get("labels") or {}) else "pod"
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
@@ -500,7 +503,9 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
     if (because := _kept_from_us(happening, live, node, witness)) is not None:
         return f"{happening.key[1]} was to be deleted, and {because}"
     machine = witness.node(node)
-    if machine is None or machine.boot_id is None or not witness.doubt(happening, node):
+    if machine is None or machine.boot_id is None or witness.is_shut_out(live):
+        return None
+    if not witness.doubt(happening, node):
         return None
     if has_stopped(live, witness):
         return None

@@ -83,7 +83,10 @@ class _Performance:
         self._scenario = scenario
         ground = WorldGround(world)
         self._cluster = LabCluster(
-            ground, calico=_calico(ground, scenario), kubevirt=scenario.kubevirt
+            ground,
+            calico=_calico(ground, scenario),
+            csi_addons=scenario.csi_addons,
+            kubevirt=scenario.kubevirt,
         )
         self._stage = Stage(self._cluster, scenario, **_parts(scenario, instead))
         self._deeds = Deeds(world, self._stage)

@@ -64,6 +64,8 @@ class Claim(StrEnum):
     """The same, as a filesystem that several can have mounted."""
     SINGLE = "single"
     """From every node, by one at a time (ReadWriteOnce)."""
+    VAULT = "vault"
+    """The same, in another cluster of the storage, which knows of no fences."""
     LOCAL = "local"
     """From the node on which it was made."""
 
@@ -179,6 +181,8 @@ class Do(StrEnum):
     REMEDIATE = "remediate"
     """A program does, which takes silence for death."""
     PUT_BACK = "put-back-in-service"
+    FENCE = "fence"
+    """Somebody else has the storage refuse the node."""
     CORDON = "cordon"
     UNCORDON = "uncordon"
 
@@ -269,7 +273,13 @@ _MOVING_VERBS = frozenset({
 LEADER = "leader"
 """Whichever of our controllers leads at zero; a step can name it instead of ``backstay-1``."""
 
-PROGRAMS = ("kube-controller-manager", "kube-scheduler", "csi-attacher", "virt-controller")
+PROGRAMS = (
+    "csi-addons",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "csi-attacher",
+    "virt-controller",
+)
 
 _VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES})
 _CALICO_VERBS = frozenset({Do.TAKE_ADDRESS, Do.WRITE_BLOCKS})
@@ -279,7 +289,8 @@ _NEEDS: Mapping[Do, str] = {
         (
             Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API,
             Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
-            Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.CORDON, Do.UNCORDON, Do.FLAP,
+            Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.FENCE, Do.CORDON,
+            Do.UNCORDON, Do.FLAP,
             Do.SLOW_DOWN, Do.SET_CLOCK,
         ),
         "node",
@@ -358,7 +369,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     ``hosts`` names by node what it runs besides workloads: ``backstay-1``, ``api`` (then each of
     our controllers begins with that of the first node that has one, and learns of the others) and
     ``virt-controller`` (then there is none elsewhere, and they agree on who works). ``kubevirt`` is
-    its version."""
+    its version. With ``csi_addons`` the storage can be told to refuse nodes."""
 
     name: str
     question: str
@@ -370,6 +381,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     hosts: dict[str, tuple[str, ...]] = {}
     workloads: Workloads = Workloads()
     calico: CalicoSpec | None = None
+    csi_addons: bool = False
     kubevirt: str = "v1.9.0"
     policy: PolicySpec = PolicySpec()
     controllers: int = 1

@@ -15,7 +15,7 @@ from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
 from backstay.lab import guest_stage
-from backstay.lab.cluster import NAMESPACE, LabCluster
+from backstay.lab.cluster import NAMESPACE, VAULT, LabCluster
 from backstay.lab.scenario import (
     API_SERVER,
     VIRT_CONTROLLER,
@@ -130,7 +130,11 @@ class Stage:
     # Workloads, one after the other, so that they are placed alike every time
 
     async def _start_workloads(self, workloads: Workloads) -> None:
-        wanted = [vm.claims for vm in workloads.vms] + [s.claims for s in workloads.stateful_sets]
+        wanted = [(*vm.claims, *vm.hotplug) for vm in workloads.vms] + [
+            s.claims for s in workloads.stateful_sets
+        ]
+        if any(Claim.VAULT in claims for claims in wanted):
+            await self._client.create(_CLASSES, storage_class("vault", cluster=VAULT))
         if any(Claim.LOCAL in claims for claims in wanted):
             await self._client.create(_CLASSES, storage_class(LOCAL, driver=LOCAL, waits=True))
         for vm in workloads.vms:
@@ -230,6 +234,8 @@ def _claim_spec(kind: Claim) -> Json:
             return {"accessModes": ["ReadWriteMany"], **request}
         case Claim.SINGLE:
             return {"accessModes": ["ReadWriteOnce"], **request}
+        case Claim.VAULT:
+            return {"accessModes": ["ReadWriteOnce"], "storageClassName": "vault", **request}
         case Claim.LOCAL:
             return {"accessModes": ["ReadWriteOnce"], "storageClassName": LOCAL, **request}
 

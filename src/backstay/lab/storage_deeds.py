@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from backstay.apis.csiaddons import NETWORK_FENCES
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import NODES
 from backstay.model.labels import OUT_OF_SERVICE
+from backstay.sim.cluster.claims import DRIVER
 
 REMEDIATOR = "self-node-remediation"
 """A program that puts nodes out of service by itself."""
@@ -34,6 +36,27 @@ async def put_back(client: KubeClient, node: str) -> str:
         return ""
     await client.merge_patch(NODES, node, {"spec": {"taints": left or None}}, manager=_KUBECTL)
     return f"takes the out-of-service taint off {node}"
+
+
+async def fence(client: KubeClient, node: str) -> str:
+    """As Rook does, by the addresses that it knows the node by."""
+    live = (await client.get(NODES, node)).json()
+    found = live["status"].get("addresses") or ()
+    cidrs = [f"{each['address']}/32" for each in found if each["type"] == "InternalIP"]
+    body = {
+        "apiVersion": NETWORK_FENCES.api_version,
+        "kind": NETWORK_FENCES.kind,
+        "metadata": {"name": f"{node}-rbd-rook-ceph", "labels": {"cephClusterUID": "c0ffee"}},
+        "spec": {
+            "driver": DRIVER,
+            "fenceState": "Fenced",
+            "cidrs": cidrs,
+            "secret": {"name": "rook-csi-rbd-provisioner", "namespace": "rook-ceph"},
+            "parameters": {},
+        },
+    }
+    await client.create(NETWORK_FENCES, body)
+    return "is fenced by Rook"
 
 
 async def _put_on(client: KubeClient, node: str, *, manager: str) -> bool:

@@ -7,12 +7,13 @@ really there.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstay.apis.storage import ATTACHMENTS, CLAIMS
+from backstay.apis.csiaddons import NETWORK_FENCES
+from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.guest_rules import has_stopped
 from backstay.lab.silence_rules import has_consented, may_be_presumed
 from backstay.lab.witness import Asked, Committed, Happening, Witness
-from backstay.model.labels import OUT_OF_SERVICE_OURS, PROTECT
+from backstay.model.labels import INCIDENT, OUT_OF_SERVICE_OURS, PROTECT
 from backstay.sim.api.store import Commit
 
 Json = Mapping[str, Any]
@@ -29,6 +30,18 @@ def evidence_scope(happening: Happening, witness: Witness) -> str | None:
         return _put_out_too_soon(happening, witness)
     if isinstance(happening, Committed) and happening.by is not None:
         return _released_on_too_little(happening.commit, happening.by, witness)
+    return None
+
+
+def somebodys_fence(asked: Asked, witness: Witness) -> str | None:
+    """Only our own fences are lifted or deleted by us, and none is deleted that still holds."""
+    live = witness.stored(NETWORK_FENCES.label, asked.key[1])
+    if live is None or asked.method == "POST":
+        return None
+    if INCIDENT not in (live["metadata"].get("annotations") or {}):
+        return f"the fence {asked.key[1]} was to be changed, which is not ours"
+    if asked.method == "DELETE" and live["spec"].get("fenceState") != "Unfenced":
+        return f"the fence {asked.key[1]} was to be deleted before it was lifted"
     return None
 
 
@@ -54,8 +67,8 @@ def _released_on_too_little(commit: Commit, by: Asked, witness: Witness) -> str 
         return None
     pod = commit.before.object
     node, name = str(pod["spec"].get("nodeName", "")), pod["metadata"]["name"]
-    volumes = _volumes_of(pod, witness)
-    if not witness.doubt(by, node, strong=True) or _are_barred(node, volumes, witness):
+    volumes = witness.volumes_of(pod)
+    if not witness.doubt(by, node, strong=True) or witness.is_shut_out(pod):
         return None
     if has_stopped(pod, witness):
         return None
@@ -65,10 +78,6 @@ def _released_on_too_little(commit: Commit, by: Asked, witness: Witness) -> str 
     return f"{name} was removed on a presumption, and has {unfit[0]}" if unfit else None
 
 
-def _are_barred(node: str, volumes: set[str], witness: Witness) -> bool:
-    return bool(volumes) and all(witness.truth.is_barred(node, each) for each in volumes)
-
-
 def _detached_too_much(asked: Asked, witness: Witness) -> str | None:
     live = witness.stored(ATTACHMENTS.label, asked.key[1])
     if live is None:
@@ -76,7 +85,7 @@ def _detached_too_much(asked: Asked, witness: Witness) -> str | None:
     node = str(live["spec"]["nodeName"])
     volume = str((live["spec"].get("source") or {}).get("persistentVolumeName", ""))
     for pod in _pods_on(node, witness):
-        if volume in _volumes_of(pod, witness):
+        if volume in witness.volumes_of(pod):
             name = pod["metadata"]["name"]
             return f"{volume} was to be detached from {node}, where {name} uses it"
     doubt = witness.doubt(asked, node, strong=True)
@@ -103,13 +112,3 @@ def _pods_on(node: str, witness: Witness) -> Iterator[Json]:
         over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if pod["spec"].get("nodeName") == node and not over:
             yield pod
-
-
-def _volumes_of(pod: Json, witness: Witness) -> set[str]:
-    claims = (
-        (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        for volume in pod["spec"].get("volumes") or ()
-    )
-    namespace = pod["metadata"]["namespace"]
-    found = (witness.stored(CLAIMS.label, name, namespace) for name in claims if name)
-    return {str(claim["spec"].get("volumeName", "")) for claim in found if claim is not None}

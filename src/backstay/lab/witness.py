@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.storage import CLAIMS
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.knocks import Knocks
 from backstay.lab.terms import Terms
@@ -344,6 +345,28 @@ class Witness:
             return []
         return [put.version]
 
+    def is_shut_out(self, pod: Json) -> bool:
+        """Whether the storage refuses all that this pod, and what runs in it, could write to."""
+        node, uid = str(pod["spec"].get("nodeName", "")), pod["metadata"]["uid"]
+        inside = [each.volumes for each in self.truth.running(node) if each.uid == uid]
+        volumes = self.volumes_of(pod).union(*inside)
+        paths = any("hostPath" in volume for volume in pod["spec"].get("volumes") or ())
+        return (
+            bool(volumes)
+            and not paths
+            and all(self.truth.is_barred(node, volume) for volume in volumes)
+        )
+
+    def volumes_of(self, pod: Json) -> set[str]:
+        """The persistent volumes behind its claims."""
+        claims = (
+            (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            for volume in pod["spec"].get("volumes") or ()
+        )
+        namespace = pod["metadata"]["namespace"]
+        found = (self.stored(CLAIMS.label, name, namespace) for name in claims if name)
+        return {str(claim["spec"].get("volumeName", "")) for claim in found if claim is not None}
+
     def life_shown(self, node: str, *, until: float = math.inf) -> int:
         """The version at which its kubelet or its virt-handler was last heard of, up to then."""
         versions = reversed(self._lives.get(node, ()))
@@ -456,7 +479,7 @@ class Witness:
         pod = commit.after.object
         uid, node = pod["metadata"]["uid"], str(pod["spec"].get("nodeName", ""))
         runs = any(each.uid == uid for each in self.truth.running(node))
-        vouched = by is not None and not self.doubt(by, node)
+        vouched = by is not None and (self.is_shut_out(pod) or not self.doubt(by, node))
         self._removed[uid] = Removed(by is not None, vouched, runs)
 
     def _tell(self, happening: Happening) -> None:

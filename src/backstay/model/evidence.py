@@ -126,13 +126,15 @@ class OutOfService(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
-    """The storage was asked to refuse a node, and has said that it does. ``volumes`` are the
-    persistent volumes that it speaks of."""
+    """The storage was asked to refuse a node, and has said that it does. It speaks of the
+    persistent volumes that it names, and of all those of its ``driver`` in that ``cluster``."""
 
     name: str
     detail: str
-    volumes: tuple[str, ...]
     observed_at: float
+    volumes: tuple[str, ...] = ()
+    driver: str = ""
+    cluster: str = ""
     ours: bool = False
 
 

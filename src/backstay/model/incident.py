@@ -38,10 +38,12 @@ class PhaseTime(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class VolumeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A claim and the persistent volume behind it."""
+    """A claim and the persistent volume behind it, and where that is."""
 
     claim: str
     volume: str
+    driver: str = ""
+    cluster: str = ""
     shared: bool = False
 
 
@@ -87,6 +89,7 @@ class EvidenceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class Step(StrEnum):
     BARRIER = "Barrier"
     DETACH = "Detach"
+    FENCE = "Fence"
     REMOVAL = "Removal"
 
 

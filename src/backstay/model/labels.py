@@ -17,6 +17,9 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 OUT_OF_SERVICE_OURS = f"{GROUP}/out-of-service"
 """An annotation beside that taint where it is ours; its value names the incident."""
 
+FENCED_NODE = f"{GROUP}/fenced-node"
+"""An annotation on a fence of ours: the uid of the node that it was put up against."""
+
 PROTECT = f"{GROUP}/protect"
 """On a pod, a VM or their templates: ``"true"`` or ``"false"``. It decides before any default."""
 

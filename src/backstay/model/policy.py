@@ -126,6 +126,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cool_down: float = 3600.0
     highest_priority: int = 100
     """Up to which owners may ask to be restarted first."""
+    network_fences: bool = False
+    """Whether the storage may be told to refuse a silent node."""
+    fence_secrets: Mapping[str, str] = {}
+    """By driver, where a volume does not tell: ``namespace/name``."""
     owners: Mapping[Job, Ownership] = {}
     rules: tuple[AvailabilityRule, ...] = ()
     unread: Mapping[str, str] = {}

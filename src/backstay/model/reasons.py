@@ -415,6 +415,39 @@ class Reason(Enum):
         "kubectl describe vmi {name} -n {namespace}",
     )
 
+    # Telling the storage to refuse a node
+
+    FenceRaised = Entry(
+        "The storage ({driver}) was asked to refuse {node} ({addresses}).",
+        "The node is silent on every channel, and what it runs waits for proof. Once the storage "
+        "says that it refuses the node, nothing there can write any more, whether or not it lives, "
+        "and what has all its volumes in that storage is moved.",
+        "kubectl get networkfences",
+    )
+    FenceHolds = Entry(
+        "Nothing on {node} can write to its volumes any more: {because}.",
+        "Looked at again after the barrier, the storage still refuses the node. Whether the node "
+        "is dead does not matter then to what has all its volumes there.",
+    )
+    FenceUnanswered = Entry(
+        "The fence {fence} against {node} does not hold: {because}.",
+        "The storage was asked to refuse the node and has not said that it does. Nothing rests on "
+        "a fence that does not hold; everything else goes on as if there were none.",
+        "kubectl describe networkfence {fence}",
+    )
+    FenceLifted = Entry(
+        "The storage ({driver}) takes {node} back: our fence is lifted.",
+        "The node is back and runs nothing of what was moved. Only fences that Backstay put up are "
+        "lifted by it.",
+    )
+    NothingToFence = Entry(
+        "No fence of the storage would help on {node}.",
+        "Nothing there is held for lack of proof alone, or not all that it can write to can be "
+        "fenced: the driver has no csi-addons, a volume is of another kind, or two copies would be "
+        "harmful even without their volumes.",
+        "backstay readiness node/{node}",
+    )
+
     # Addresses that a workload is pinned to
 
     AddressReleased = Entry(

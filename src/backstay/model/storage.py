@@ -27,6 +27,8 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     claim: str
     pv: str
+    driver: str = ""
+    cluster: str = ""
     shared: bool = False
 
     @property

@@ -45,6 +45,10 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
     block: bool = False
     only_on: str = ""
     """The node to which the volume is bound; empty if it can go anywhere."""
+    cluster: str = ""
+    """Which of the clusters of its driver it is in, if the driver tells them apart."""
+    secret: str = ""
+    """The secret (``namespace/name``) with which its driver is told what to do with it."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

@@ -254,7 +254,13 @@ def _volumes(verdict: Verdict) -> tuple[VolumeRecord, ...]:
     if verdict.action is not Action.RELEASE or verdict.detach is Detach.LEAVE:
         return ()
     return tuple(
-        VolumeRecord(volume.claim, volume.pv, bool(_SHARED.intersection(volume.access_modes)))
+        VolumeRecord(
+            volume.claim,
+            volume.pv,
+            volume.driver,
+            volume.cluster,
+            bool(_SHARED.intersection(volume.access_modes)),
+        )
         for volume in verdict.workload.volumes
         if volume.pv
     )

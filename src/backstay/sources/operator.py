@@ -172,6 +172,7 @@ def policy_of(row: ConfigRow | None, now: datetime, wishes: Wishes = NO_WISHES) 
     if row is None:
         return Policy(rules=wishes.rules, unread=wishes.unread)
     spec, protect = row.spec, row.spec.protect or Protect()
+    fences = spec.fencing.network_fence
     policy = Policy(
         mode=Mode.ARMED if row.mode == Mode.ARMED else Mode.OBSERVE,
         virtual_machines=protect.virtual_machines,
@@ -188,6 +189,10 @@ def policy_of(row: ConfigRow | None, now: datetime, wishes: Wishes = NO_WISHES) 
         attempts=spec.limits.attempts,
         cool_down=spec.limits.cool_down_minutes * 60.0,
         highest_priority=spec.limits.highest_priority,
+        network_fences=fences.enabled,
+        fence_secrets={
+            driver: f"{secret.namespace}/{secret.name}" for driver, secret in fences.secrets.items()
+        },
         owners=spec.owners,
         rules=wishes.rules,
         unread=wishes.unread,

@@ -317,6 +317,8 @@ def _volume(node: str, key: str, details: Details) -> Volume:
         access_modes=claim.access_modes,
         block=claim.block,
         only_on=node if bound else "",
+        cluster=volume.cluster if volume else "",
+        secret=volume.secret if volume else "",
     )
 
 

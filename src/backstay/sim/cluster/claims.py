@@ -41,10 +41,17 @@ Item: TypeAlias = tuple[str, Key]
 
 
 def storage_class(
-    name: str, *, driver: str = DRIVER, waits: bool = False, default: bool = False
+    name: str,
+    *,
+    driver: str = DRIVER,
+    waits: bool = False,
+    default: bool = False,
+    cluster: str = "",
 ) -> Object:
-    """An object to create. With ``waits`` volumes are made when a pod needs them, and where."""
+    """An object to create. With ``waits`` volumes are made when a pod needs them, and where;
+    ``cluster`` is which of the driver's own they are in."""
     return {
+        **({"parameters": {"clusterID": cluster}} if cluster else {}),
         "metadata": {"name": name, "annotations": {_DEFAULT: "true" if default else "false"}},
         "provisioner": driver,
         "reclaimPolicy": "Delete",
@@ -168,7 +175,7 @@ class ClaimBinder(Controller[Item]):
                 "storageClassName": found["metadata"]["name"],
                 "persistentVolumeReclaimPolicy": found["reclaimPolicy"],
                 "claimRef": _reference(claim),
-                **_source(found["provisioner"], name, node),
+                **_source(found, name, node),
             },
         }
         return self._desk.create(VOLUMES, volume)
@@ -225,9 +232,10 @@ class ClaimBinder(Controller[Item]):
         self._desk.change(VOLUMES, place, lambda obj: _with_status(obj, phase=phase), status=True)
 
 
-def _source(driver: str, name: str, node: str) -> Object:
-    if driver == DRIVER:
-        return {"csi": {"driver": DRIVER, "volumeHandle": name}}
+def _source(found: Json, name: str, node: str) -> Object:
+    if found["provisioner"] == DRIVER:
+        noted = {"volumeAttributes": found["parameters"]} if found.get("parameters") else {}
+        return {"csi": {"driver": DRIVER, "volumeHandle": name, **noted}}
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     terms = [{"matchExpressions": [here]}]
     return {

@@ -76,13 +76,17 @@ class PodsByNode:
 
 
 class Desk:
-    """One controller's. Whatever it is refused is a ``Refusal``, as for everybody."""
+    """One controller's. Whatever it is refused is a ``Refusal``, as for everybody. ``version`` is
+    that of the kinds that it writes."""
 
-    def __init__(self, operations: Operations, manager: str = MANAGER) -> None:
+    def __init__(
+        self, operations: Operations, manager: str = MANAGER, *, version: str = "v1"
+    ) -> None:
         self.operations = operations
         self.store = operations.store
         self.manager = manager
         self._write = Write(manager)
+        self._version = version
 
     def now(self) -> str:
         return self.operations.now()
@@ -136,7 +140,7 @@ class Desk:
 
     def _info(self, storage: str) -> KindInfo:
         plural, _, group = storage.partition(".")
-        info = self.operations.kinds.find(group, "v1", plural)
+        info = self.operations.kinds.find(group, self._version, plural)
         assert info is not None, storage
         return info
 
