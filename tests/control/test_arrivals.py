@@ -1,10 +1,11 @@
 """What was released, until it runs and until it is ready."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from backstay.apis.backstay import IncidentRow, IncidentSpec
-from backstay.apis.kubevirt import INSTANCES
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.control.arrivals import PATIENCE, Arrivals, getting_ready
 from backstay.control.incident import OpenIncident
 from backstay.control.laps import Laps
@@ -12,6 +13,7 @@ from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
+from backstay.kube.errors import AlreadyExists
 from backstay.kube.events import EventRecorder
 from backstay.kube.resource import EVENTS, NAMESPACES
 from backstay.model.incident import IncidentStatus, Progress, WorkloadRecord
@@ -78,6 +80,16 @@ class Port:
             "status": {"phase": "Running", "nodeName": "n2", **status},
         }
         await self.client.create(INSTANCES, body, namespace="shop")
+
+    async def machine(self, status: dict[str, Any], *, strategy: str = "Always") -> None:
+        """Its VM says so, and has no guest."""
+        spec = {"runStrategy": strategy, "template": {"spec": {"domain": {}}}}
+        with suppress(AlreadyExists):
+            body = {"metadata": {"name": "db"}, "spec": spec}
+            await self.client.create(VIRTUAL_MACHINES, body, namespace="shop")
+        await self.client.merge_patch(
+            VIRTUAL_MACHINES, "db", {"status": status}, namespace="shop", subresource="status"
+        )
 
     async def becomes_ready(self) -> None:
         status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
@@ -177,3 +189,36 @@ async def test_both_moments_are_events_on_the_vm() -> None:
         about = event["involvedObject"]
         assert (about["kind"], about["name"], about["uid"]) == ("VirtualMachine", "db", "uid-db")
         assert event["type"] == "Normal"
+
+
+@virtual_time
+async def test_what_keeps_a_machine_from_starting_is_told() -> None:
+    at = await port()
+    status: dict[str, Any] = {"printableStatus": "ErrorUnschedulable"}
+    await at.machine(status)
+    [waits] = (await at.look(Progress.RELEASED)).values()
+    assert (waits.progress, waits.why.code) == (Progress.RELEASED, "StartFails")
+    assert "ErrorUnschedulable" in waits.why.sentence
+    failure = {"consecutiveFailCount": 2, "retryAfterTimestamp": "2026-01-01T00:00:00Z"}
+    await at.machine({**status, "startFailure": failure})
+    [waits] = (await at.look(Progress.RELEASED)).values()
+    assert (waits.progress, waits.why.code) == (Progress.RELEASED, "StartBackoff")
+    condition = {"type": "ManualRecoveryRequired", "status": "True"}
+    await at.machine({**status, "conditions": [condition]})
+    [ends] = (await at.look(Progress.RELEASED)).values()
+    assert (ends.progress, ends.why.code) == (Progress.STAYS_DOWN, "NeedsRecovery")
+
+
+@virtual_time
+async def test_a_manual_machine_is_due_if_its_policy_says_so_and_stays_down_otherwise() -> None:
+    at = await port()
+    await at.machine({}, strategy="Manual")
+    incident = at.incident(Progress.RELEASED)
+    left = await at.arrivals.look(FACTS, incident, at.laps, Policy())
+    assert [advance.progress for advance in left.advances.values()] == [Progress.STAYS_DOWN]
+    assert left.due == []
+    asked = await at.arrivals.look(FACTS, incident, at.laps, Policy(start=True))
+    assert (asked.advances, [each.key for each in asked.due]) == ({}, [KEY])
+    await at.machine({"stateChangeRequests": [{"action": "Start"}]}, strategy="Manual")
+    under_way = await at.arrivals.look(FACTS, incident, at.laps, Policy(start=True))
+    assert (under_way.advances, under_way.due) == ({}, [])
