@@ -40,6 +40,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     accepted: tuple[Breach, ...]
     recovered: dict[str, str]
     held: dict[str, str]
+    stays_down: dict[str, str]
     untouched: tuple[str, ...]
     running: dict[str, tuple[str, ...]]
     taints: tuple[str, ...]
@@ -163,7 +164,8 @@ class _Performance:
             breaches=tuple(cluster.inspector.broken),
             accepted=tuple(cluster.inspector.accepted),
             recovered=recovered,
-            held=self._held(),
+            held=self._codes(Progress.HELD),
+            stays_down=self._codes(Progress.STAYS_DOWN),
             untouched=tuple(name for name in running if name not in scribe.touched),
             running=running,
             taints=tuple(name for name, node in nodes.items() if is_tainted(node)),
@@ -190,7 +192,8 @@ class _Performance:
         stored = (each.object for each in self._cluster.store.all(NODES.label))
         return {node["metadata"]["name"]: node for node in stored}
 
-    def _held(self) -> dict[str, str]:
+    def _codes(self, progress: Progress) -> dict[str, str]:
+        """What is told of workloads that have come so far, and no further."""
         records = (
             record
             for incident in self._cluster.open_incidents()
@@ -199,7 +202,7 @@ class _Performance:
         return {
             self._stage.named(record["workload"].partition("/")[2]): record["code"]
             for record in records
-            if record["progress"] == Progress.HELD
+            if record["progress"] == progress
         }
 
     def _judged(self, played: Played) -> Played:
