@@ -31,8 +31,8 @@ from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
-from backstay.kube.resource import LEASES, NODES, PODS, Resource
-from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE, TAINT
+from backstay.kube.resource import CONFIG_MAPS, LEASES, NODES, PODS, Resource
+from backstay.model.labels import FRAMES, HEARTBEAT, LEASE_NAMESPACE, TAINT
 from backstay.seam.real import open_seams
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
@@ -430,3 +430,5 @@ async def real_scene(
             await client.delete_collection(VOLUMES, labels=f"test={namespace}")
             for resource in (CONFIGS, CONFIRMATIONS, INCIDENTS):
                 await client.delete_collection(resource)
+            ours = settings("").namespace
+            await client.delete_collection(CONFIG_MAPS, namespace=ours, labels=FRAMES)

@@ -58,10 +58,14 @@ async def test_a_confirmed_death_brings_every_pod_up_elsewhere_and_once(scene: R
     )  # fmt: skip
     assert said.code == 0, said.err
     await scene.until_elsewhere(pods)
-    told = (await scene.until_incident(lambda row: row.status.recovered == len(pods))).status
+    incident = await scene.until_incident(lambda row: row.status.recovered == len(pods))
+    told = incident.status
     assert {record.progress for record in told.workloads} == {Progress.RECOVERED}
     assert sorted(controller.removals) == pods
     assert scene.most_copies(pods) == 1
+    said = await run(scene.installed.kubeconfig("replayer"), "replay", "--incident", incident.key)
+    assert said.code == 0, said.err
+    assert "Today's rules decide the same." in said.out
 
 
 async def test_nothing_is_put_back_on_a_dead_node_that_kubernetes_still_holds_for_ready(
