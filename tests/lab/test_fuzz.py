@@ -11,7 +11,7 @@ import pytest
 
 from backstay.lab.bugs import BUGS
 from backstay.lab.campaign import ENOUGH, Report, campaign, outcome
-from backstay.lab.fuzz import LONGEST, draw
+from backstay.lab.fuzz import LONGEST_SILENCE, draw
 from backstay.lab.scenario import Do, dump, load
 
 CHUNK = 20
@@ -79,7 +79,7 @@ def test_cases_are_small_and_can_be_written_down() -> None:
         assert 3 <= len(case.nodes) <= 5
         assert len(case.workloads.vms) <= 6
         assert case.workloads.names()
-        assert case.until <= LONGEST
+        assert case.until <= LONGEST_SILENCE
         assert load(dump(case)) == case
 
 

@@ -42,6 +42,9 @@ T = TypeVar("T")
 LONGEST = 180.0
 """Seconds of virtual time."""
 
+LONGEST_SILENCE = 260.0
+"""The same where it is about a node that falls silent for so long that its death is presumed."""
+
 _LAST_BEGINNING = 50.0
 _MOST_STORIES = 4
 _MOST_WRITES = 20
@@ -62,6 +65,10 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     if calico is not None:
         workloads = _with_addresses(network, workloads, calico)
     stage = Stage(dice, nodes, workloads, controllers=1 + dice.below(2))
+    silence = Chance(seed, "silence")
+    is_long = silence.happens(0.1)
+    if is_long:
+        stage = _consenting(silence, stage)
     hosts = _hosts(stage)
     stories = [_weighted(dice, _OF_NODES)]
     stories += [_weighted(dice, _ALL) for _ in range(dice.below(_MOST_STORIES))]
@@ -69,6 +76,9 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     if calico is not None:
         steps += _network_is_disturbed(replace(stage, dice=network))
     policy = _policy(dice)
+    if is_long:
+        steps += _falls_silent(replace(stage, dice=silence))
+        policy = _vouched_for(silence, policy)
     if policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
         steps = [_not_forward(step) for step in steps]
     steps.sort(key=lambda step: step.at)
@@ -86,7 +96,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         controllers=stage.controllers,
         bug=bug,
         steps=tuple(steps),
-        until=min(LONGEST, _rounded(last + _quiet_end(dice))),
+        until=LONGEST_SILENCE if is_long else min(LONGEST, _rounded(last + _quiet_end(dice))),
     )
 
 
@@ -191,6 +201,49 @@ def _network_is_disturbed(stage: Stage) -> Iterator[Step]:
         vm = dice.pick(stage.workloads.vms)
         yield _step(stage.beginning(), Do.GARBLE_ADDRESSES, workload=vm.name)
 
+
+def _consenting(dice: Chance, stage: Stage) -> Stage:
+    """Two controllers, and VMs of which most may be restarted on silence, wisely or not."""
+    vms = tuple(
+        msgspec.structs.replace(
+            vm,
+            claims=(Claim.FILES,) if dice.happens(0.5) else vm.claims,
+            labels={**vm.labels, **_weighted(dice, _CONSENTS)},
+        )
+        for vm in stage.workloads.vms
+    )
+    workloads = msgspec.structs.replace(stage.workloads, vms=vms)
+    return replace(stage, workloads=workloads, controllers=2)
+
+
+def _vouched_for(dice: Chance, policy: PolicySpec) -> PolicySpec:
+    """Those who run the cluster may say that its block devices are safe."""
+    config = {"proof": {"presumeBlock": dice.happens(0.3)}}
+    return msgspec.structs.replace(policy, config=config)
+
+
+def _falls_silent(stage: Stage) -> Iterator[Step]:
+    dice, node, at = stage.dice, stage.node(), stage.beginning()
+    if dice.happens(0.2):
+        yield _step(at, Do.FIREWALL, controller=stage.controller())
+    how, back = _weighted(dice, _SILENCES)
+    yield _step(at, how, node=node)
+    if dice.happens(0.4):
+        yield _step(at + dice.between(100, 200), back, node=node)
+
+
+_CONSENTS: Weighted[dict[str, str]] = [
+    (3, {"tmax/virt-auto-failover": "true"}),
+    (2, {"backstay.dev/minimum-proof": "Presumed"}),
+    (1, {}),
+]
+_SILENCES: Weighted[tuple[Do, Do]] = [
+    (3, (Do.KILL, Do.BOOT)),
+    (3, (Do.CUT, Do.HEAL)),
+    (2, (Do.CUT_API, Do.HEAL)),
+    (1, (Do.FREEZE, Do.THAW)),
+    (1, (Do.KILL_KUBELET, Do.START_KUBELET)),
+]
 
 _CLAIMS: Weighted[Claim] = [(6, Claim.SHARED), (3, Claim.SINGLE), (1, Claim.LOCAL)]
 _STRATEGIES: Weighted[Any] = [(5, ""), (3, "LiveMigrate"), (1, "LiveMigrateIfPossible")]
