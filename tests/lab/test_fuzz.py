@@ -106,7 +106,7 @@ def test_no_case_goes_wrong(chunk: int) -> None:
 
 
 def test_a_deliberate_bug_is_found_and_made_small() -> None:
-    report = campaign(range(7, 8), bug=SILENCE)
+    report = campaign(range(9, 10), bug=SILENCE)
     [finding] = report.findings
     assert "NoDeleteWithoutEvidence" in finding.broken
     assert any(sentence.startswith("NoDeleteWithoutEvidence: ") for sentence in finding.sentences)
