@@ -3,7 +3,7 @@
 import json
 
 from backstay.apis.definitions import definitions
-from backstay.model.labels import TAINT
+from backstay.model.labels import COMPONENT, TAINT
 from tests.support.small_cluster import SmallCluster
 
 QUESTION = "Remove all of this? [y/N]: "
@@ -31,6 +31,11 @@ async def in_use(cluster: SmallCluster) -> None:
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "backstay-controller", "namespace": "backstay-system"}, "spec": {},
     })  # fmt: skip
+    for name, labels in (("frames-n1-a", {COMPONENT: "backstay"}), ("theirs", {})):
+        await cluster.put({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+        })  # fmt: skip
 
 
 def taints(cluster: SmallCluster) -> list[str]:
@@ -44,6 +49,7 @@ async def test_everything_of_ours_goes_and_what_others_made_stays(cluster: Small
     assert said.code == 0, said.out
     assert cluster.names(KINDS) == []
     assert cluster.names(ROLES) == []
+    assert cluster.names("configmaps") == ["theirs"]
     assert "backstay-system" not in cluster.names("namespaces")
     assert "kube-node-lease" in cluster.names("namespaces")
     assert taints(cluster) == ["example.com/theirs"]

@@ -26,7 +26,7 @@ from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json
 from backstay.kube.projection import Meta, Projection
-from backstay.kube.resource import LEASES, NAMESPACES, NODES, Resource
+from backstay.kube.resource import CONFIG_MAPS, LEASES, NAMESPACES, NODES, Resource
 from backstay.model.labels import COMPONENT, TAINT, VIEW
 from backstay.settings import Settings
 
@@ -49,6 +49,7 @@ _RUNNING = (
 )
 _KEPT = (INCIDENTS, CONFIRMATIONS, CONFIGS)
 _REST = (
+    CONFIG_MAPS,
     Resource(
         "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
         namespaced=False,
