@@ -152,7 +152,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "word-for-another-boot",
         "A confirmation of an earlier boot counts for this one.",
-        "decide/failover.py: is_about",
+        "decide/proof.py: is_about",
         _CAUGHT_IN_LIFE | {"OneWriter"},
         {"observer": OfAnyBoot},
         cases.EARLIER_BOOT,
@@ -160,7 +160,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "forgets-last-renewal",
         "A confirmation does not remember the last sign of life before it.",
-        "decide/failover.py: void",
+        "decide/proof.py: void",
         _CAUGHT_IN_LIFE | {"OneWriter"},
         {"observer": WithoutLastRenewal},
         cases.LIFE_UNSEEN,
@@ -168,7 +168,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "ignores-life",
         "Life does not refute a confirmation.",
-        "decide/failover.py: refuted",
+        "decide/proof.py: refuted",
         _CAUGHT_IN_LIFE | {"OneWriter"},
         {"observer": ForAllTimes},
         cases.LIFE_SEEN,
@@ -248,7 +248,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "inherits-evidence",
         "What an incident records as evidence counts as evidence.",
-        "decide/failover.py: sufficient",
+        "decide/proof.py: proofs",
         _CAUGHT_IN_LIFE | {"OneWriter"},
         {"loop": LoopOfAnHeir, "guard": GuardOfAnHeir},
         cases.WITHDRAWN,
