@@ -364,6 +364,29 @@ def test_a_node_that_says_no_address_is_not_silent() -> None:
     played(scenario)
 
 
+def test_a_node_of_both_families_is_silent_only_where_both_are_proven() -> None:
+    async def scenario(place: Place) -> None:
+        (one,) = await place.begin("n1")
+        place.kill()
+        await one.watch("n2")
+        await asyncio.sleep(20)
+        assert one.silences()["n1"].proven_at is not None
+        addresses = [
+            {"type": "InternalIP", "address": "10.64.0.2"},
+            {"type": "InternalIP", "address": "fd00::2"},
+        ]
+        patch = {"status": {"addresses": addresses}}
+        await place.client.merge_patch(NODES, "n2", patch, subresource="status")
+        # Nobody answers at the new address, not even with a refusal.
+        place.world.network.hosts["http://[fd00::2]:10250"] = place.world.network.hosts[
+            "http://10.64.0.2:10250"
+        ]
+        await asyncio.sleep(15)
+        assert one.silences()["n1"].proven_at is None
+
+    played(scenario)
+
+
 BAD = {
     "no JSON": "{",
     "a list": "[]",
