@@ -23,6 +23,8 @@ from backstay.control.sweep import Sweeper
 from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN, Check
 from backstay.decide.storm import is_storm
+from backstay.drivers.openstack import OpenStack
+from backstay.drivers.provider import Provider
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.endpoints import EndpointWatch
@@ -49,6 +51,7 @@ from backstay.sources.guests import GuestSource
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
 from backstay.sources.past import ApiWentBack, Past
+from backstay.sources.provider import ProviderSource
 from backstay.sources.reach import ReachSource
 from backstay.sources.taints import TaintSource
 from backstay.sources.testimony import Source
@@ -73,6 +76,7 @@ class Parts(TypedDict, total=False):
     observer: type[Observer]
     leadership: type[Leadership]
     reach: type[ReachSource]
+    provider: Provider | None
     sweeper: type[Sweeper]
 
 
@@ -95,6 +99,7 @@ class App:
         reach: type[ReachSource] = ReachSource,
         sweeper: type[Sweeper] = Sweeper,
         past: Past | None = None,
+        provider: Provider | None = None,
     ) -> None:
         times = settings.times
         self.settings = settings
@@ -126,8 +131,10 @@ class App:
         )
         self.guests = guests(client, self.nodes, interval=settings.poll_leases)
         fences = FenceSource(client, interval=settings.poll_leases)
+        provider = provider or _provider(settings, seams)
         self.sources: tuple[Source, ...] = (
             self.reach, self.guests, TaintSource(client, self.nodes), fences,
+            *_asking(provider, client, self.nodes, interval=settings.knock),
         )  # fmt: skip
         history = History(seams.wall)
         self.observer = observer(
@@ -425,6 +432,18 @@ async def run(
 
 def _past(settings: Settings, seams: Seams, client: KubeClient) -> Past:
     return Past(client, seams.files, settings.recorder, rng=seams.rng)
+
+
+def _provider(settings: Settings, seams: Seams) -> Provider | None:
+    if not settings.openstack:
+        return None
+    return OpenStack(seams.transport, seams.files, settings.openstack)
+
+
+def _asking(
+    provider: Provider | None, client: KubeClient, nodes: NodeSource, *, interval: float
+) -> tuple[Source, ...]:
+    return () if provider is None else (ProviderSource(client, nodes, provider, interval=interval),)
 
 
 def _recorder(settings: Settings, seams: Seams) -> FlightRecorder | None:

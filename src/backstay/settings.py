@@ -17,6 +17,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``recorder`` is the flight recorder's directory; without one nothing is recorded to disk.
     ``webhook`` is whom else to tell. ``node_name`` is the node that it runs on: without it, what it
     cannot reach proves nothing. ``knock`` is how often a silent node is knocked at.
+    ``openstack`` is a directory with the credential by which Nova is asked whether a node's machine
+    is off; without one nobody is asked.
     """
 
     identity: str
@@ -31,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8080
     recorder: str = ""
     webhook: Webhook | None = None
+    openstack: str = ""
 
     @property
     def fingerprint(self) -> str:

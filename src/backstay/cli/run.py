@@ -52,6 +52,7 @@ class Options:
     host: str
     port: int
     recorder: str
+    openstack: str
     webhook: Webhook | None
     lease_times: LeaseTimes
     log_format: str
@@ -81,6 +82,12 @@ class Options:
     "Beyond loopback the last two need a token.",
 )
 @click.option("--recorder", metavar="DIR", default="", help="Where decisions are recorded.")
+@click.option(
+    "--openstack-credential",
+    metavar="DIR",
+    default="",
+    help="Where the application credential is by which Nova is asked whether a machine is off.",
+)
 @webhook_options
 @click.option(
     "--lease-duration",
@@ -110,6 +117,7 @@ def command(
     node_name: str,
     metrics_address: str,
     recorder: str,
+    openstack_credential: str,
     notify_url_file: str,
     notify_key_file: str,
     notify_ca_file: str,
@@ -136,6 +144,7 @@ def command(
         host=host,
         port=port,
         recorder=recorder,
+        openstack=openstack_credential,
         webhook=webhook_of(
             url_file=notify_url_file,
             key_file=notify_key_file,
@@ -220,6 +229,7 @@ def _settings(options: Options, seams: Seams, webhook: Webhook | None) -> Settin
         port=options.port,
         recorder=options.recorder,
         webhook=webhook,
+        openstack=options.openstack,
     )
     return signed(settings)
 

@@ -43,6 +43,7 @@ from backstay.sim.files import MemoryFiles
 from backstay.sim.kubevirt import Copying, KubeVirt, VirtHandler, install, virtual_machine
 from backstay.sim.network import Contact
 from backstay.sim.nodes.machine import Machine
+from backstay.sim.provider import SCHEME, SimProvider
 
 NAMESPACE = "shop"
 VAULT = "vault"
@@ -79,6 +80,7 @@ class LabCluster:
         factor: float = 1.0,
         calico: Calico | None = None,
         csi_addons: bool = False,
+        provider: bool = False,
         kubevirt: str = "v1.9.0",
     ) -> None:
         self.apps: dict[str, App] = {}
@@ -112,6 +114,7 @@ class LabCluster:
             self._have_calico(calico)
         if csi_addons:
             self._have_csi_addons()
+        self._provider = SimProvider(self.nodes, self.witness.answered) if provider else None
         self.embedded.add_controller(
             "virt-controller",
             lambda seams: KubeVirt(
@@ -143,6 +146,9 @@ class LabCluster:
             self.embedded.add_node(name, agents={"virt-handler": VirtHandler(copying)})
         await self.embedded.settled()
         await self.embedded.until(lambda: all(map(self._takes_guests, names)))
+        for name in names if self._provider is not None else ():
+            known = {"spec": {"providerID": f"{SCHEME}{name}"}}
+            await self.client.merge_patch(NODES, name, known)
         for definition in definitions():
             await self.client.create(_DEFINITIONS, definition)
         for name in (NAMESPACE, "backstay-system"):
@@ -187,6 +193,8 @@ class LabCluster:
     def start_backstay(self, name: str, *, on: str = "", **instead: Unpack[Parts]) -> None:
         """A controller, which the API knows as the user ``name``, on that node or on a machine of
         its own; or again, where it was, after it was killed."""
+        if self._provider is not None:
+            instead = {"provider": self._provider, **instead}
 
         async def main(seams: Seams) -> None:
             if isinstance(self._ground, LoopGround):

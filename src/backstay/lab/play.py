@@ -87,6 +87,7 @@ class _Performance:
             ground,
             calico=_calico(ground, scenario),
             csi_addons=scenario.csi_addons,
+            provider=scenario.provider,
             kubevirt=scenario.kubevirt,
         )
         self._stage = Stage(self._cluster, scenario, **_parts(scenario, instead))

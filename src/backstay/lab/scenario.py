@@ -369,7 +369,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
     ``hosts`` names by node what it runs besides workloads: ``backstay-1``, ``api`` (then each of
     our controllers begins with that of the first node that has one, and learns of the others) and
     ``virt-controller`` (then there is none elsewhere, and they agree on who works). ``kubevirt`` is
-    its version. With ``csi_addons`` the storage can be told to refuse nodes."""
+    its version. With ``csi_addons`` the storage can be told to refuse nodes, and with
+    ``provider`` somebody can be asked whether a machine is on."""
 
     name: str
     question: str
@@ -382,6 +383,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     workloads: Workloads = Workloads()
     calico: CalicoSpec | None = None
     csi_addons: bool = False
+    provider: bool = False
     kubevirt: str = "v1.9.0"
     policy: PolicySpec = PolicySpec()
     controllers: int = 1

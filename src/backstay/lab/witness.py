@@ -137,6 +137,7 @@ class Witness:
         self._beats: dict[str, list[Look]] = {}
         self._confirmed: dict[str, int] = {}
         self._put_out: dict[str, _PutOut] = {}
+        self._said_off: dict[str, tuple[int]] = {}
         self._marked: dict[str, int] = {}
         self._marked_by_us: set[str] = set()
         self._removed: dict[str, Removed] = {}
@@ -327,7 +328,11 @@ class Witness:
             for word in words
             if (word["spec"]["nodeUID"], word["spec"]["bootID"]) == boot
         ]
-        vouched = [*map(self.confirmed, uids), *self._tainted_at(node, seen, strong=strong)]
+        vouched = [
+            *map(self.confirmed, uids),
+            *self._tainted_at(node, seen, strong=strong),
+            *self._said_off.get(node, ()),
+        ]
         if not vouched:
             return f"nothing vouches for the death of {node}"
         if max(vouched) < self.life_shown(node, until=lease.version):
@@ -337,6 +342,12 @@ class Witness:
         if renewed is not None and by.sent - renewed.at < self._renewal:
             return f"{node} had not missed a single renewal of its lease"
         return ""
+
+    def answered(self, node: str, off: bool) -> None:
+        """The provider was asked about a machine, and has answered."""
+        self._said_off.pop(node, None)
+        if off:
+            self._said_off[node] = (self._version,)
 
     def _tainted_at(self, node: str, seen: Look, *, strong: bool) -> list[int]:
         """The version at which somebody else put it out of service, if it was seen to be."""

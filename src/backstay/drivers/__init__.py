@@ -1,0 +1,1 @@
+"""Other systems, spoken to over the seams: what a machine's provider knows of it."""
