@@ -2,8 +2,10 @@
 
 import json
 
+import pytest
+
 from backstay.apis.definitions import definitions
-from backstay.model.labels import COMPONENT, TAINT
+from backstay.model.labels import COMPONENT, OUT_OF_SERVICE, OUT_OF_SERVICE_OURS, TAINT
 from tests.support.small_cluster import SmallCluster
 
 QUESTION = "Remove all of this? [y/N]: "
@@ -56,6 +58,20 @@ async def test_everything_of_ours_goes_and_what_others_made_stays(cluster: Small
     (node,) = cluster.storage("nodes")
     assert node["spec"]["taints"][0]["value"] == "v"
     assert "Not ours, so it stays: ClusterRoleBinding people-backstay-viewer" in said.err
+
+
+@pytest.mark.parametrize("ours", [True, False])
+async def test_of_the_out_of_service_taint_only_our_own_is_taken_off(
+    cluster: SmallCluster, *, ours: bool
+) -> None:
+    await cluster.node("n1")
+    out = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+    noted = {OUT_OF_SERVICE_OURS: "n1-a"} if ours else {"example.com/note": "x"}
+    patch = {"metadata": {"annotations": noted}, "spec": {"taints": [out]}}
+    await cluster.change("/api/v1/nodes/n1", patch)
+    done = await cluster.run("admin", "uninstall", "--yes")
+    assert done.code == 0, done.err
+    assert taints(cluster) == ([] if ours else [OUT_OF_SERVICE])
 
 
 async def test_the_controllers_rights_go_before_its_taints(cluster: SmallCluster) -> None:

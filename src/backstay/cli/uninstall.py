@@ -27,7 +27,14 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.resource import CONFIG_MAPS, LEASES, NAMESPACES, NODES, Resource
-from backstay.model.labels import COMPONENT, TAINT, VIEW
+from backstay.model.labels import (
+    COMPONENT,
+    MANAGER,
+    OUT_OF_SERVICE,
+    OUT_OF_SERVICE_OURS,
+    TAINT,
+    VIEW,
+)
 from backstay.settings import Settings
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -175,9 +182,13 @@ async def _untaint(client: KubeClient, name: str) -> None:
     """From the live object: our view of a taint leaves fields out."""
     node: Json = (await client.get(NODES, name)).json()
     taints: list[Json] = node.get("spec", {}).get("taints") or []
-    kept = [taint for taint in taints if taint.get("key") != TAINT]
-    if len(kept) != len(taints):
-        meta = {"resourceVersion": node["metadata"]["resourceVersion"]}
+    noted = OUT_OF_SERVICE_OURS in (node["metadata"].get("annotations") or {})
+    ours = {TAINT, OUT_OF_SERVICE} if noted else {TAINT}
+    kept = [taint for taint in taints if taint.get("key") not in ours]
+    if len(kept) != len(taints) or noted:
+        meta: Json = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        if noted:
+            meta["annotations"] = {OUT_OF_SERVICE_OURS: None}
         await client.merge_patch(NODES, name, {"metadata": meta, "spec": {"taints": kept}})
 
 
@@ -269,7 +280,8 @@ class _Search:
         return [
             Piece(NODES, row.key, "", row.uid)
             for row in rows
-            if any(taint.startswith(f"{TAINT}:") for taint in row.taints)
+            if row.out_of_service == MANAGER
+            or any(taint.startswith(f"{TAINT}:") for taint in row.taints)
         ]
 
     async def _leases(self, namespaces: set[str]) -> list[Piece]:
