@@ -172,6 +172,22 @@ def test_silence_begins_anew_with_every_answer() -> None:
     played(scenario)
 
 
+def test_a_connection_from_before_is_no_sign_of_life_of_now() -> None:
+    async def scenario(place: Place) -> None:
+        (one,) = await place.begin("n1")
+        place.cluster.nodes["n2"].cut_off(Cut.API)
+        await one.watch("n2")
+        await asyncio.sleep(7)
+        place.kill()
+        killed = place.world.now
+        await asyncio.sleep(20)
+        [answer] = one.sees().answers
+        assert answer.at <= killed
+        assert one.silences()["n1"].since - killed < 6
+
+    played(scenario)
+
+
 def test_a_sign_of_life_that_only_a_colleague_can_see_counts_for_all() -> None:
     async def scenario(place: Place) -> None:
         one, three = await place.begin("n1", "n3")
