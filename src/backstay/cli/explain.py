@@ -19,12 +19,14 @@ from backstay.cli.where import is_meant, node_of
 from backstay.cli.words import ago, bullet, fields, join, next_steps, paragraph, volume
 from backstay.decide import life as lives
 from backstay.decide.failover import CHAIN, Action, Decision, decide, examine
+from backstay.decide.guests import notes
+from backstay.decide.policy import terms_of
 from backstay.decide.proof import void
 from backstay.decide.readiness import readiness
 from backstay.model.addresses import AddressClaim
 from backstay.model.incident import Moment
 from backstay.model.node import Life
-from backstay.model.policy import Times
+from backstay.model.policy import Policy, Times
 from backstay.model.reasons import Why
 from backstay.model.workload import Workload
 from backstay.settings import Settings
@@ -214,7 +216,7 @@ def _answer(
     answers = examine(snapshot, workload, picture.now, times=_TIMES, chain=CHAIN)
     return msgspec.structs.replace(
         short,
-        known=_said_of(_known_of_workload(workload)),
+        known=_said_of(_known_of_workload(workload, picture.policy)),
         chain=tuple(
             Step(_question(each.check), each.objection.action, *_said(each.objection.why))
             if each.objection
@@ -242,7 +244,7 @@ def _forecast(picture: Picture, node: Sight, workload: Workload) -> str:
     return only.then.sentence
 
 
-def _known_of_workload(workload: Workload) -> tuple[tuple[str, str], ...]:
+def _known_of_workload(workload: Workload, policy: Policy) -> tuple[tuple[str, str], ...]:
     labels = {True: "protected by its label", False: "its label says no", None: ""}
     return (
         ("node", workload.node),
@@ -254,6 +256,7 @@ def _known_of_workload(workload: Workload) -> tuple[tuple[str, str], ...]:
             for claim in workload.addresses
         ),
         *(("note", note.sentence) for note in workload.notes),
+        *(("note", note.sentence) for note in notes(workload, terms_of(workload, policy))),
         ("run strategy", workload.run_strategy),
         ("label", labels[workload.label]),
         ("bound", workload.pinned_by),

@@ -47,6 +47,8 @@ class Machines:
     async def rescue(self, node: str, *, term: Term, incident: OpenIncident, told: Told) -> str:
         """Has KubeVirt move what lives on there without a kubelet, as far as policies ask for it.
         What came of it; empty if there was nothing to do."""
+        # Whether it can be started elsewhere must not rest on what was looked up long ago.
+        self._observer.look_up_again(node)
         snapshot = await self._observer.look_closely(node)
         if snapshot is None:
             return ""

@@ -75,7 +75,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     steps = [step for story in stories for step in story(stage) if step.at < LONGEST]
     if calico is not None:
         steps += _network_is_disturbed(replace(stage, dice=network))
-    policy = _policy(dice)
+    policy = _about_guests(Chance(seed, "guests"), _policy(dice))
     if is_long:
         steps += _falls_silent(replace(stage, dice=silence))
         policy = _vouched_for(silence, policy)
@@ -166,6 +166,17 @@ def _policy(dice: Chance) -> PolicySpec:
     return PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE)
 
 
+def _about_guests(dice: Chance, policy: PolicySpec) -> PolicySpec:
+    """In one of three, people have said what is done for guests that would be left as they are."""
+    if not dice.happens(0.35):
+        return policy
+    defaults = {
+        "onKubeletLoss": _weighted(dice, [(1, "Leave"), (2, "Migrate"), (3, "StopAndMove")]),
+        "start": dice.happens(0.5),
+    }
+    return msgspec.structs.replace(policy, config={**policy.config, "defaults": defaults})
+
+
 def _calico(dice: Chance) -> CalicoSpec | None:
     """In one of four."""
     if not dice.happens(0.25):
@@ -218,7 +229,7 @@ def _consenting(dice: Chance, stage: Stage) -> Stage:
 
 def _vouched_for(dice: Chance, policy: PolicySpec) -> PolicySpec:
     """Those who run the cluster may say that its block devices are safe."""
-    config = {"proof": {"presumeBlock": dice.happens(0.3)}}
+    config = {**policy.config, "proof": {"presumeBlock": dice.happens(0.3)}}
     return msgspec.structs.replace(policy, config=config)
 
 
