@@ -108,8 +108,10 @@ class ReachSource:
                 "no death can be presumed from here, because this controller was not told on which "
                 "node it runs (--node-name)"
             )
-        if self._views.trouble is not None:
-            return f"other controllers are not told what is seen here: {self._views.trouble}"
+        if (error := self._views.is_deaf) is not None:
+            return f"what other controllers see is not heard here: {error}"
+        if (error := self._views.trouble) is not None:
+            return f"other controllers are not told what is seen here: {error}"
         now = asyncio.get_running_loop().time()
         since = self._unproven_since
         if since is not None and now - since > 2 * (self._interval + self._deadline):

@@ -147,6 +147,11 @@ class Views:
     async def run(self) -> NoReturn:
         await self._reflector.run()
 
+    @property
+    def is_deaf(self) -> KubeError | None:
+        """Why others cannot be heard at present."""
+        return self._reflector.trouble
+
     # What others say
 
     def heard(self) -> Mapping[str, int]:
