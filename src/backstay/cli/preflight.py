@@ -16,6 +16,13 @@ import msgspec
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
+from backstay.apis.machines import (
+    INSTANCE_SETS,
+    KUBEVIRTS,
+    MIGRATIONS,
+    POOLS,
+    SUBRESOURCES,
+)
 from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
 from backstay.cli.consent import our_kinds
 from backstay.kube import errors
@@ -67,10 +74,13 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
         ("patch", NODES), ("delete", PODS), ("list", ATTACHMENTS), ("delete", ATTACHMENTS),
         ("create", INCIDENTS),
         ("delete", INCIDENTS), ("create", EVENTS), ("patch", EVENTS),
+        ("list", KUBEVIRTS), ("get", INSTANCE_SETS), ("get", POOLS), ("list", MIGRATIONS),
+        ("create", MIGRATIONS),
     ]  # fmt: skip
     return [
         *(Need(verb, resource) for verb, resource in (*read, *written)),
         Need("patch", INCIDENTS, "status"),
+        *(Need("update", SUBRESOURCES, verb) for verb in ("start", "restart")),
         *(Need(verb, LEASES, namespace=LEASE_NAMESPACE) for verb in ("get", "list")),
         *(Need(v, LEASES, namespace=namespace) for v in ("list", "watch", "create", "patch")),
         Need("get", LEASES, namespace=namespace, name=lease),
