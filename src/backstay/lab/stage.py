@@ -1,10 +1,9 @@
 """Stage: sets up what a scenario begins with, until everything runs and a controller leads."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
 
@@ -31,6 +30,7 @@ from backstay.model.labels import ARMED, EXEMPT
 from backstay.model.policy import Mode
 from backstay.settings import Settings
 from backstay.sim.cluster.claims import LOCAL, storage_class
+from backstay.sim.cluster.embedded import anywhere
 from backstay.sim.kubevirt import VirtController, virtual_machine
 
 Json = dict[str, Any]
@@ -38,6 +38,8 @@ Json = dict[str, Any]
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+
+Workload: TypeAlias = Vm | StatefulSet | Deployment
 
 _HOSTNAME = "kubernetes.io/hostname"
 
@@ -127,7 +129,7 @@ class Stage:
             patch = {"metadata": meta, "spec": spec}
             await self._client.merge_patch(CONFIGS, CONFIG_NAME, patch)
 
-    # Workloads, one after the other, so that they are placed alike every time
+    # Workloads
 
     async def _start_workloads(self, workloads: Workloads) -> None:
         wanted = [(*vm.claims, *vm.hotplug) for vm in workloads.vms] + [
@@ -137,23 +139,30 @@ class Stage:
             await self._client.create(_CLASSES, storage_class("vault", cluster=VAULT))
         if any(Claim.LOCAL in claims for claims in wanted):
             await self._client.create(_CLASSES, storage_class(LOCAL, driver=LOCAL, waits=True))
-        for vm in workloads.vms:
-            with self._rather_on(vm.node):
-                await self._start_vm(vm)
-        for stateful_set in workloads.stateful_sets:
-            with self._rather_on(stateful_set.node):
-                await self._start_stateful_set(stateful_set)
-        for deployment in workloads.deployments:
-            with self._rather_on(deployment.node):
-                await self._client.create(DEPLOYMENTS, _deployment(deployment), namespace=NAMESPACE)
-                await self._running((deployment.name,))
+        everything = (*workloads.vms, *workloads.stateful_sets, *workloads.deployments)
+        placed = [each for each in everything if each.node]
+        nodes = {name: each.node for each in placed for name in _names(each)}
+        # What has a node of its own is put there, and may go anywhere later.
+        self.cluster.embedded.prefers = lambda pod: nodes.get(self.workload(pod), "")
+        for each in placed:
+            await self._create(each)
+        await self._running(nodes)
+        # The others one after the other, so that they are placed alike every time.
+        for each in everything:
+            if not each.node:
+                await self._create(each)
+                await self._running(_names(each))
+        self.cluster.embedded.prefers = anywhere
 
-    @contextmanager
-    def _rather_on(self, node: str) -> Iterator[None]:
-        """What is created meanwhile is put there, and may go anywhere later."""
-        self.cluster.embedded.preferred_node = node
-        yield
-        self.cluster.embedded.preferred_node = ""
+    async def _create(self, wanted: Workload) -> None:
+        match wanted:
+            case Vm():
+                await self._create_vm(wanted)
+            case StatefulSet():
+                body = _stateful_set(wanted)
+                await self._client.create(STATEFUL_SETS, body, namespace=NAMESPACE)
+            case Deployment():
+                await self._client.create(DEPLOYMENTS, _deployment(wanted), namespace=NAMESPACE)
 
     async def create_claim(self, vm: str) -> str:
         """One more that can be used from everywhere, for this VM."""
@@ -164,7 +173,7 @@ class Stage:
         await self._client.create(CLAIMS, claim, namespace=NAMESPACE)
         return name
 
-    async def _start_vm(self, vm: Vm) -> None:
+    async def _create_vm(self, vm: Vm) -> None:
         kinds = (*vm.claims, *vm.hotplug)
         disks = [f"{vm.name}-disk-{number + 1}" for number in range(len(kinds))]
         for name, kind in zip(disks, kinds, strict=True):
@@ -191,13 +200,8 @@ class Stage:
             await self._client.merge_patch(
                 VIRTUAL_MACHINES, vm.name, asked, namespace=NAMESPACE, subresource="status"
             )
-        await self._running((vm.name,))
 
-    async def _start_stateful_set(self, wanted: StatefulSet) -> None:
-        await self._client.create(STATEFUL_SETS, _stateful_set(wanted), namespace=NAMESPACE)
-        await self._running([f"{wanted.name}-{number}" for number in range(wanted.replicas)])
-
-    async def _running(self, names: Sequence[str]) -> None:
+    async def _running(self, names: Iterable[str]) -> None:
         """Until they run, and the API knows it."""
         await self.cluster.until(lambda: set(names) <= self._known_to_run())
 
@@ -223,6 +227,13 @@ class Stage:
             (d.name for d in self.scenario.workloads.deployments if name.startswith(f"{d.name}-")),
             name,
         )
+
+
+def _names(workload: Workload) -> list[str]:
+    """What is to run of it, as the scenario calls it."""
+    if isinstance(workload, StatefulSet):
+        return [f"{workload.name}-{number}" for number in range(workload.replicas)]
+    return [workload.name]
 
 
 def _claim_spec(kind: Claim) -> Json:

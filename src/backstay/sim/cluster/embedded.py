@@ -26,7 +26,7 @@ from backstay.sim.api.store import Snapshot
 from backstay.sim.cluster.attachments import AttachDetach, ExternalAttacher
 from backstay.sim.cluster.claims import DRIVER, ClaimBinder, storage_class
 from backstay.sim.cluster.daemon_sets import DaemonSets
-from backstay.sim.cluster.desk import CLASSES, NODES, Desk, PodsByNode, is_ready, taints_of
+from backstay.sim.cluster.desk import CLASSES, NODES, Desk, Json, PodsByNode, is_ready, taints_of
 from backstay.sim.cluster.eviction import TaintEviction
 from backstay.sim.cluster.ground import Ground
 from backstay.sim.cluster.jobs import Jobs
@@ -51,6 +51,11 @@ _HOST, _PORT = "api", 6443
 _MASTERS = ("system:masters",)
 _UNCHECKED = ServerTls(cert=b"", key=b"")
 """The network in memory asks for no proof."""
+
+
+def anywhere(_: Json) -> str:
+    """No node rather than another."""
+    return ""
 
 
 class Runnable(Protocol):
@@ -118,8 +123,8 @@ class EmbeddedCluster:
         self.truth = Truth(ground.now)
         self.api = ApiServer(wall=ground.wall, rng=ground.rng)
         self.nodes: dict[str, Node] = {}
-        self.preferred_node = ""
-        """Where the scheduler puts what fits there, as long as it is said."""
+        self.prefers: Callable[[Json], str] = anywhere
+        """The node that the scheduler takes for a pod where it fits; empty if any will do."""
         self.control_plane = ControlPlane(ground)
         self._listening = False
         self._detach_revokes = detach_revokes
@@ -262,7 +267,7 @@ class EmbeddedCluster:
         operations, timers, pods = self.api.operations, self.timers, self._pods
 
         def scheduler(_: Seams) -> Scheduler:
-            return Scheduler(operations, pods=pods, prefers=lambda: self.preferred_node)
+            return Scheduler(operations, pods=pods, prefers=lambda pod: self.prefers(pod))
 
         self.control_plane.start(API, self._serve_api)
         self.add_controller(

@@ -43,12 +43,12 @@ class _Unplaceable(Exception):
 
 
 class Scheduler(Controller[Key]):
-    """Works on the keys of pods. ``prefers`` names the node that is taken where it fits."""
+    """Works on the keys of pods. ``prefers`` names a pod's node, to be taken where it fits."""
 
     hears = frozenset({PODS, NODES, CLAIMS, VOLUMES})
 
     def __init__(
-        self, operations: Operations, *, pods: PodsByNode, prefers: Callable[[], str] = str
+        self, operations: Operations, *, pods: PodsByNode, prefers: Callable[[Json], str]
     ) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations, SCHEDULER)
@@ -114,7 +114,7 @@ class Scheduler(Controller[Key]):
         names = (claim["spec"].get("volumeName", "") for claim in claims)
         volumes = [volume for name in names if (volume := self._desk.get(VOLUMES, name))]
         question = Question(pod, list(self._places()), volumes)
-        fitting = _preferring(placement.fitting(question), {self._prefers()})
+        fitting = _preferring(placement.fitting(question), {self._prefers(pod)})
         chosen = placement.choose(_preferring(fitting, _selected(waiting)))
         if chosen is None:
             raise _Unplaceable(placement.objections(question))
