@@ -91,7 +91,8 @@ class _NumberedTask(asyncio.Task[T]):
         self.number = number
         self.lane = lane
         # asyncio counts its own names through the whole program, from one run to the next.
-        super().__init__(coro, **{**options, "name": options.get("name") or f"Task-{number}"})
+        options["name"] = options.get("name") or f"Task-{number}"
+        super().__init__(coro, **options)
 
     def __hash__(self) -> int:
         return self.number

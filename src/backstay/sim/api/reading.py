@@ -120,6 +120,7 @@ class Watcher:
         self._seconds = query.number("timeoutSeconds") or WATCH_SECONDS
         self._waiting: deque[bytes] = deque()
         self._wake = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
         self._overrun = False
         # A version that is yet to come is waited for: one that a restored store has not seen.
         self._after = query.version() or 0
@@ -184,16 +185,20 @@ class Watcher:
                     bookmark_at = loop.time() + BOOKMARK_EVERY
                     yield self._bookmark()
                     continue
+                if self._alarm is None:
+                    # One for many waits, because most end with an event long before.
+                    due = min(ends_at, bookmark_at) if self._bookmarks else ends_at
+                    self._alarm = loop.call_at(due, self._ring)
                 self._wake.clear()
-                try:
-                    async with asyncio.timeout_at(
-                        min(ends_at, bookmark_at) if self._bookmarks else ends_at
-                    ):
-                        await self._wake.wait()
-                except TimeoutError:
-                    continue
+                await self._wake.wait()
         finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
             self._release()
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._wake.set()
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
         meta: Object = {"resourceVersion": str(self._store.version)}
