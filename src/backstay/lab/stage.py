@@ -139,7 +139,9 @@ class Stage:
             await self._client.create(_CLASSES, storage_class("vault", cluster=VAULT))
         if any(Claim.LOCAL in claims for claims in wanted):
             await self._client.create(_CLASSES, storage_class(LOCAL, driver=LOCAL, waits=True))
-        everything = (*workloads.vms, *workloads.stateful_sets, *workloads.deployments)
+        everything: tuple[Workload, ...] = (
+            *workloads.vms, *workloads.stateful_sets, *workloads.deployments,
+        )  # fmt: skip
         placed = [each for each in everything if each.node]
         nodes = {name: each.node for each in placed for name in _names(each)}
         # What has a node of its own is put there, and may go anywhere later.
