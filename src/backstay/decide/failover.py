@@ -70,7 +70,7 @@ class Action(StrEnum):
 
 class Verdict(msgspec.Struct, frozen=True):
     """What to do with one workload, and why. ``evidence`` is what a release would rest on, and
-    ``detach`` how its volumes are freed after it."""
+    ``detach`` how its volumes are freed once it is released, now or later."""
 
     workload: Workload
     action: Action
@@ -193,7 +193,8 @@ def _answers(case: Case, chain: Sequence[Check]) -> Iterator[Answer]:
 def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
     for answer in _answers(case, chain):
         if answer.objection is not None:
-            return Verdict(case.workload, answer.objection.action, answer.objection.why)
+            action, why = answer.objection.action, answer.objection.why
+            return Verdict(case.workload, action, why, detach=case.terms.detach)
     if case.rescue is not None:
         return Verdict(case.workload, _DEEDS[case.rescue.way], case.rescue.why)
     why = Reason.MayBeReleased.because(workload=case.workload, node=case.snapshot.facts.name)

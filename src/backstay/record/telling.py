@@ -250,8 +250,9 @@ def _judged(before: WorkloadRecord | None, verdict: Verdict) -> WorkloadRecord:
 
 
 def _volumes(verdict: Verdict) -> tuple[VolumeRecord, ...]:
-    """Those that are to be freed after its release."""
-    if verdict.action is not Action.RELEASE or verdict.detach is Detach.LEAVE:
+    """Those that are to be freed after its release. They are told as soon as that may come: who
+    releases it can die before a word is said of it."""
+    if verdict.action is Action.LEAVE or verdict.detach is Detach.LEAVE:
         return ()
     return tuple(
         VolumeRecord(
