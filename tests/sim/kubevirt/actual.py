@@ -14,7 +14,7 @@ from typing import Any
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import AlreadyExists
 from backstay.kube.resource import LEASES, NAMESPACES, NODES, Resource
-from backstay.sim.kubevirt import VirtHandler, definitions
+from backstay.sim.kubevirt import Copying, VirtHandler, definitions
 from backstay.sim.kubevirt.names import KUBEVIRTS
 from harness.cluster import ControlPlane
 from harness.connect import FAST_PACE, connect, hollow_nodes, until
@@ -115,14 +115,16 @@ def _cluster_wide(group: str, version: str, kind: str, ending: str) -> dict[str,
 
 
 @asynccontextmanager
-async def actual(client: KubeClient, namespace: str, *, nodes: int = 3) -> AsyncIterator[Rig]:
+async def actual(
+    client: KubeClient, namespace: str, *, nodes: int = 3, copying: Copying | None = None
+) -> AsyncIterator[Rig]:
     async with hollow_nodes(client, pace=FAST_PACE) as fleet:
         rig = Rig(client, fleet.nodes, fleet.ground, namespace, _PATIENCE)
         for number in range(nodes):
             # The control plane is shared, so names must not be.
             name = f"{namespace}-n{number + 1}"
             labels = {"test": namespace, **LABELS}
-            fleet.add(name, labels=labels, agents={HANDLER: VirtHandler()})
+            fleet.add(name, labels=labels, agents={HANDLER: VirtHandler(copying)})
             await rig.until_open(name)
             status = {"status": {"capacity": DEVICES, "allocatable": DEVICES}}
             await client.strategic_patch(NODES, name, status, subresource="status")

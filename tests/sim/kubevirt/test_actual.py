@@ -14,6 +14,7 @@ from backstay.kube.client import KubeClient
 from harness.cluster import ControlPlane
 from tests.sim.kubevirt.actual import VARIABLE, actual, program, virt_controller
 from tests.sim.kubevirt.dead_kubelets import KUBELET_CASES
+from tests.sim.kubevirt.post_copy import POST_COPY_CASES, SLOWLY
 from tests.sim.kubevirt.scenarios import SCENARIOS, Scenario
 from tests.sim.kubevirt.sets import CASES
 
@@ -49,4 +50,13 @@ async def test_the_real_one_does_the_same_with_sets_and_dead_kubelets(
     case: Scenario, client: KubeClient, namespace: str
 ) -> None:
     async with actual(client, namespace) as rig:
+        await case(rig)
+
+
+@pytest.mark.parametrize("case", POST_COPY_CASES, ids=lambda each: each.__name__)
+@pytest.mark.usefixtures("kubevirt")
+async def test_the_real_one_starts_a_guest_anew_that_was_torn_apart(
+    case: Scenario, client: KubeClient, namespace: str
+) -> None:
+    async with actual(client, namespace, copying=SLOWLY) as rig:
         await case(rig)
