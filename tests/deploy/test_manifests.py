@@ -122,6 +122,18 @@ def test_the_controller_is_started_as_its_command_expects() -> None:
     assert given["recorder"] == mount["mountPath"]
 
 
+def test_two_controllers_on_two_nodes_know_where_they_are() -> None:
+    """Otherwise no death could ever be presumed."""
+    (container,) = pod()["containers"]
+    name, *arguments = container["args"]
+    assert run.make_context(name, arguments).params["node_name"] == "$(NODE_NAME)"
+    told = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
+    assert told == {"NODE_NAME": "spec.nodeName"}
+    (apart,) = pod()["topologySpreadConstraints"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["whenUnsatisfiable"] == "DoNotSchedule"
+
+
 def test_a_replica_leaves_a_dead_node_soon() -> None:
     seconds = {
         toleration["key"]: toleration["tolerationSeconds"]
