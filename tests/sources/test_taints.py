@@ -32,7 +32,7 @@ class Watching:
             client, rng=Chance(1, "nodes"), interval=2.0, window=22.0, on_look=lambda: None
         )
         self.source = TaintSource(client, self.nodes)
-        tasks.spawn(self.nodes.run(), name="nodes")
+        self.following = tasks.spawn(self.nodes.run(), name="nodes")
         tasks.spawn(self.source.run(), name="taints")
 
     async def taint(self, *, by: str, **meta: Json) -> None:
@@ -138,6 +138,18 @@ def test_what_is_taken_off_is_withdrawn_and_an_answer_never_lags() -> None:
         assert await seen.asked() is None
         await asyncio.sleep(3)
         assert seen.said is None
+
+    watching(scene)
+
+
+def test_right_before_a_deed_nobody_relies_on_what_was_told() -> None:
+    async def scene(seen: Watching) -> None:
+        await seen.taint(by="kubectl-taint")
+        seen.following.cancel()
+        await asyncio.sleep(1)
+        await seen.untaint()
+        assert seen.said is not None
+        assert await seen.asked() is None
 
     watching(scene)
 
