@@ -13,6 +13,7 @@ from backstay.model.evidence import Silence, Testimony
 from backstay.model.labels import VIEW
 from backstay.model.node import NodeFacts
 from backstay.seam import Seams
+from backstay.seam.serve import Answer, Inbound
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.nodes.machine import Cut
@@ -376,6 +377,30 @@ def test_a_node_that_says_no_address_is_not_silent() -> None:
         await place.client.merge_patch(NODES, "n2", patch, subresource="status")
         await asyncio.sleep(10)
         assert not one.silences()
+
+    played(scenario)
+
+
+async def _take_everything(_: Inbound) -> Answer:
+    return Answer(status=503)
+
+
+def test_where_somebody_answers_for_everybody_nothing_means_anything() -> None:
+    async def scenario(place: Place) -> None:
+        (one,) = await place.begin("n1")
+        place.cluster.nodes["n2"].cut_off(Cut.API)
+        await one.watch("n2")
+        await asyncio.sleep(7)
+        assert one.channels() == {"kubelet port"}
+        proxy = await place.world.network.serve.listen(
+            _take_everything, host="192.0.2.1", port=10250
+        )
+        await asyncio.sleep(7)
+        assert one.sees() == Testimony()
+        assert "192.0.2.1" in one.source.trouble
+        await proxy.close()
+        await asyncio.sleep(7)
+        assert one.channels() == {"kubelet port"}
 
     played(scenario)
 

@@ -10,6 +10,9 @@ Only where nothing comes back at all is it silence.
 * **Silence needs proof.** In every round another node, one whose lease is being renewed, is knocked
   at as well. If its kubelet does not answer, the fault may be ours. Our own node is no proof, since
   nothing leaves the machine; and where a node has addresses of both families, both must be proven.
+* **Nobody may answer for everybody.** Where a proxy takes all connections that leave a pod, each
+  dead node would seem to live. So a knock goes to an address that is nobody's, too; where that is
+  taken, neither answers nor silence mean anything, and it is said.
 * **Silence needs two places.** Controllers tell each other what they see (``views.py``), and right
   before anything is done they ask each other to look again. One that does not know where it runs
   counts for nothing.
@@ -35,6 +38,9 @@ _CHANNEL = "kubelet port"
 _KERNEL = "kernel"
 """What answers where the kubelet does not: it refuses, or takes a connection that stays silent."""
 
+_NOBODY = "192.0.2.1:10250"
+"""An address that is set aside for examples: no machine has it, and no network leads there."""
+
 _PARALLEL = 64
 _MOST_BYTES = 64 * 1024
 
@@ -43,7 +49,8 @@ class Heard(Enum):
     """What came of a knock."""
 
     NOTHING = "nothing"
-    MACHINE = "machine"
+    REFUSAL = "refusal"
+    CONNECTION = "connection"
     PROGRAM = "program"
 
 
@@ -97,6 +104,7 @@ class ReachSource:
         self._heard: Mapping[str, int] = {}
         self._turns = asyncio.Semaphore(_PARALLEL)
         self._unproven_since: float | None = None
+        self._is_fooled = False
 
     # What is known
 
@@ -112,6 +120,12 @@ class ReachSource:
             return f"what other controllers see is not heard here: {error}"
         if (error := self._views.trouble) is not None:
             return f"other controllers are not told what is seen here: {error}"
+        if self._is_fooled:
+            return (
+                f"something here takes connections to everybody, also to {_NOBODY}, which is "
+                "nobody's, so that neither answers nor silence of nodes mean anything: let no "
+                "proxy stand between the controller and port 10250 of the nodes"
+            )
         now = asyncio.get_running_loop().time()
         since = self._unproven_since
         if since is not None and now - since > 2 * (self._interval + self._deadline):
@@ -242,6 +256,14 @@ class ReachSource:
             for name in names:
                 group.create_task(self._look_at(name))
             group.create_task(self._prove())
+            group.create_task(self._doubt())
+        if self._is_fooled:
+            for watch in self._watches.values():
+                watch.since = watch.answered_at = None
+
+    async def _doubt(self) -> None:
+        heard = await self._ask_port(_NOBODY)
+        self._is_fooled = heard in (Heard.CONNECTION, Heard.PROGRAM)
 
     async def _look_at(self, name: str) -> None:
         loop = asyncio.get_running_loop()
@@ -298,9 +320,11 @@ class ReachSource:
             await self._transport.request(request)
         except BadAnswer:
             return Heard.PROGRAM
-        except (Refused, MaybeSent):
+        except Refused:
+            return Heard.REFUSAL
+        except MaybeSent:
             # What may have been sent was sent over a connection that somebody took.
-            return Heard.MACHINE
+            return Heard.CONNECTION
         except TransportError:
             return Heard.NOTHING
         return Heard.PROGRAM
