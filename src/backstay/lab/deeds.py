@@ -291,17 +291,20 @@ class Deeds:
 
     # The control plane
 
-    def _program(self, name: str) -> Process:
-        return self._world.processes[f"control-plane/{name}"]
+    def _program(self, name: str) -> Process | None:
+        """None for one that this cluster does not have."""
+        return self._world.processes.get(f"control-plane/{name}")
 
     async def _kill_program(self, name: str) -> str:
-        if self._program(name).state is State.ENDED:
+        program = self._program(name)
+        if program is None or program.state is State.ENDED:
             return ""
         self._cluster.embedded.control_plane.kill(name)
         return "is killed"
 
     async def _start_program(self, name: str) -> str:
-        if self._program(name).state is not State.ENDED:
+        program = self._program(name)
+        if program is None or program.state is not State.ENDED:
             return ""
         self._cluster.embedded.control_plane.start(name)
         return "is started again"

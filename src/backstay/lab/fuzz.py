@@ -88,7 +88,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         question="Does anything break that must not?",
         seed=seed,
         nodes=nodes,
-        exempt=tuple(node for node in nodes if dice.happens(0.05)),
+        exempt=tuple(node for node in nodes if dice.happens(0.1)),
         hosts=hosts,
         workloads=stage.workloads,
         calico=calico,
@@ -258,7 +258,7 @@ _SILENCES: Weighted[tuple[Do, Do]] = [
 
 _CLAIMS: Weighted[Claim] = [(6, Claim.SHARED), (3, Claim.SINGLE), (1, Claim.LOCAL)]
 _STRATEGIES: Weighted[Any] = [(5, ""), (3, "LiveMigrate"), (1, "LiveMigrateIfPossible")]
-_LABELS: Weighted[dict[str, str]] = [(9, {}), (1, {"backstay.dev/protect": "false"})]
+_LABELS: Weighted[dict[str, str]] = [(8, {}), (2, {"backstay.dev/protect": "false"})]
 
 
 def _hosts(stage: Stage) -> dict[str, tuple[str, ...]]:
@@ -326,6 +326,10 @@ def _armed_too_late(stage: Stage) -> Iterator[Step]:
     dice, node, at = stage.dice, stage.node(), stage.dice.between(2, 15)
     trouble, end = dice.pick(_APPEARANCES)
     yield _step(0, Do.OBSERVE)
+    if dice.happens(0.3):
+        # Then nothing answers at its ports, and virt-handler's heartbeat alone speaks for it.
+        trouble, end = Do.KILL_KUBELET, Do.START_KUBELET
+        yield from _all_of_us(stage, 0, Do.FIREWALL)
     yield _step(at, trouble, node=node)
     at += dice.between(20, 45)
     yield _step(at, Do.CONFIRM, node=node)
@@ -334,7 +338,8 @@ def _armed_too_late(stage: Stage) -> Iterator[Step]:
             yield _step(at + dice.between(3, 15), Do.WITHDRAW, node=node)
         case 1:
             yield _step(at + dice.between(3, 10), end, node=node)
-            yield _step(at + dice.between(20, 40), trouble, node=node)
+            if dice.happens(0.7):
+                yield _step(at + dice.between(20, 40), trouble, node=node)
         case 2:
             yield _step(at + dice.between(3, 10), Do.BOOT, node=node)
             yield _step(at + dice.between(30, 45), Do.CUT, node=node)
@@ -344,6 +349,32 @@ def _armed_too_late(stage: Stage) -> Iterator[Step]:
             yield _step(at + dice.between(25, 40), trouble, node=node)
             yield from _all_of_us(stage, at + 42, Do.START_CONTROLLER)
     yield _step(at + dice.between(45, 70), Do.ARM)
+
+
+def _wrongly_declared_dead(stage: Stage) -> Iterator[Step]:
+    """It is only cut off. It is heard again later, and perhaps does not hear what was decided."""
+    dice, node, at = stage.dice, stage.node(), stage.dice.between(0, 20)
+    yield _step(at, Do.CUT, node=node)
+    at += dice.between(20, 45)
+    yield _step(at, Do.CONFIRM, node=node)
+    back = Do.CUT_IN if dice.happens(0.6) else Do.HEAL
+    yield _step(at + dice.between(5, 60), back, node=node)
+
+
+def _helper_dies_too(stage: Stage) -> Iterator[Step]:
+    """A node dies, and whoever is about to help dies too, or stands still, in the midst of it."""
+    dice, node, at = stage.dice, stage.node(), stage.dice.between(0, 20)
+    yield _step(at, Do.KILL, node=node)
+    at += dice.between(25, 50)
+    yield _step(at, Do.CONFIRM, node=node)
+    midst = dice.pick((After.INTENT, After.TAINT, After.MARK, After.REMOVAL))
+    if dice.happens(0.4):
+        yield _step(at, Do.PAUSE_CONTROLLER, controller=LEADER, after=midst)
+        yield _step(at + dice.between(10, 40), Do.RESUME_CONTROLLER, controller=LEADER)
+        return
+    yield _step(at, Do.KILL_CONTROLLER, controller=LEADER, after=midst)
+    if dice.happens(0.8):
+        yield _step(at + dice.between(1, 20), Do.START_CONTROLLER, controller=LEADER)
 
 
 def _all_of_us(stage: Stage, at: float, do: Do) -> Iterator[Step]:
@@ -437,7 +468,9 @@ def _clock_is_set(stage: Stage) -> Iterator[Step]:
     for number in range(stage.controllers):
         name = f"backstay-{number + 1}"
         yield _step(at, Do.SKEW_CONTROLLER, controller=name, seconds=seconds)
-    if dice.happens(0.5):
+    if dice.happens(0.7):
+        # Where nothing answers at its ports, the clock is all that speaks about a node.
+        yield from _all_of_us(stage, at, Do.FIREWALL)
         yield _step(at + dice.between(5, 40), Do.CONFIRM, node=stage.node())
 
 
@@ -459,16 +492,24 @@ def _api_fails(stage: Stage) -> Iterator[Step]:
 
 
 def _api_is_restored(stage: Stage) -> Iterator[Step]:
-    dice, at = stage.dice, stage.beginning()
+    """And perhaps a node dies that day, whose death somebody confirms afterwards."""
+    dice, at = stage.dice, stage.dice.between(0, 20)
     yield _step(at, Do.BACK_UP)
-    yield _in_our_midst(stage, _step(at + dice.between(5, 60), Do.ROLL_BACK))
-    if dice.happens(0.5):
-        yield _step(at + dice.between(60, 110), Do.ARM)
+    restored = at + dice.between(5, 60)
+    if dice.happens(0.6):
+        node = stage.node()
+        yield _step(restored - dice.between(-10, 30), Do.KILL, node=node)
+        yield _step(restored, Do.ROLL_BACK)
+        yield _step(restored + dice.between(40, 70), Do.CONFIRM, node=node)
+    else:
+        yield _in_our_midst(stage, _step(restored, Do.ROLL_BACK))
+    if dice.happens(0.3):
+        yield _step(restored + dice.between(20, 80), Do.ARM)
 
 
 def _program_fails(stage: Stage) -> Iterator[Step]:
-    # The last one may be on nodes, and share their fate.
-    program, at = stage.dice.pick(PROGRAMS[:3]), stage.beginning()
+    # The last one may be on nodes, and share their fate; the first is not in every cluster.
+    program, at = stage.dice.pick(PROGRAMS[1:-1]), stage.beginning()
     yield _step(at, Do.KILL_PROGRAM, program=program)
     yield _step(at + stage.dice.between(1, 90), Do.START_PROGRAM, program=program)
 
@@ -510,9 +551,11 @@ def _owner_changes_something(stage: Stage) -> Iterator[Step]:
 
 
 _OF_NODES: Weighted[Story] = [
-    (8, _node_dies),
+    (12, _node_dies),
     (5, _node_seems_dead),
     (3, _armed_too_late),
+    (2, _helper_dies_too),
+    (1, _wrongly_declared_dead),
     (2, _node_reboots),
     (2, _node_flaps),
     (2, _guest_is_moved),
@@ -523,12 +566,12 @@ _ALL: Weighted[Story] = [
     *_OF_NODES,
     (3, _controller_dies),
     (3, _controller_stalls),
-    (1, _clock_is_set),
+    (2, _clock_is_set),
     (1, _lease_is_lost),
     (1, _node_is_odd),
     (2, _guest_is_disturbed),
     (2, _api_fails),
-    (1, _api_is_restored),
+    (2, _api_is_restored),
     (1, _program_fails),
     (2, _minds_change),
     (2, _somebody_meddles),
