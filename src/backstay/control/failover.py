@@ -35,6 +35,7 @@ from backstay.decide.guests import aftermath
 from backstay.decide.life import silence
 from backstay.decide.policy import terms_of
 from backstay.decide.proof import refuted
+from backstay.decide.storm import is_storm
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, NotFound
 from backstay.kube.lease import Term
@@ -102,6 +103,7 @@ class FailoverLoop:
         self._arrivals = Arrivals(client, teller)
         self._laps: dict[str, Laps] = {}
         self._waiting_since: dict[str, float] = {}
+        self._in_a_storm = asyncio.Lock()
         self._volumes = Volumes(guard, times=times)
         self._fences = Fences(guard, fences, times=times)
 
@@ -214,12 +216,24 @@ class FailoverLoop:
             stages=laps.stages,
             outcome=freed or str(outcome),
         )
+        # Its node may stay dead for days, and the next one may die in a minute.
+        self._history.read([incident.row])
         return self._take_stock(snapshot, decision, incident, outcome)
 
     async def _release(
         self, snapshot: Snapshot, incident: OpenIncident, moments: list[Why], term: Term
     ) -> Outcome:
-        """Through the guard, with an eye on the clock."""
+        """Through the guard; in a storm one node after the other, so that each counts what was
+        released before it."""
+        if not is_storm(snapshot.fleet, snapshot.policy):
+            return await self._release_now(snapshot, incident, moments, term)
+        async with self._in_a_storm:
+            return await self._release_now(snapshot, incident, moments, term)
+
+    async def _release_now(
+        self, snapshot: Snapshot, incident: OpenIncident, moments: list[Why], term: Term
+    ) -> Outcome:
+        """With an eye on the clock."""
         loop, facts = asyncio.get_running_loop(), snapshot.facts
         began = raised = loop.time()
 

@@ -47,7 +47,7 @@ from backstay.model.evidence import Evidence, Scope
 from backstay.model.fences import FenceOrder, FenceSight, Fencing
 from backstay.model.incident import Step
 from backstay.model.node import NodeFacts
-from backstay.model.policy import Times
+from backstay.model.policy import Job, Ownership, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.storage import Owed
 from backstay.model.workload import PodRef, Workload
@@ -238,11 +238,12 @@ class Guard:
     ) -> Outcome:
         after = await self._observer.look_closely(node)
         proof = None if after is None else self._proof(after, targets)
-        if proof is None:
+        if after is None or proof is None:
             return Outcome(why=_why_not(node, after, self._decide))
         for evidence in proof.evidence:
             told(_proven(evidence))
-        for why in await self._free_addresses(proof, term):
+        owner = after.policy.owner_of(Job.ADDRESSES)
+        for why in await self._free_addresses(proof, owner, term):
             told(why)
         gone = await self._each(
             [pod for workload in proof.targets for pod in workload.pods], pod_verbs.remove, term
@@ -266,17 +267,20 @@ class Guard:
         )
         return Proof(grounds) if grounds else None
 
-    async def _free_addresses(self, proof: Proof, term: Term) -> tuple[Why, ...]:
+    async def _free_addresses(self, proof: Proof, owner: Ownership, term: Term) -> tuple[Why, ...]:
         """Before the pods go, so that no new one has to wait for what its predecessor holds.
         Whatever comes of it, the pods go on: it is told, and no more than that."""
         free, others = self._claims(proof)
+        notes = [note for workload in proof.targets for note in workload.notes]
+        if owner is not Ownership.OURS:
+            theirs = Reason.NotOurJob.because(job=Job.ADDRESSES, owner=owner)
+            return (*notes, theirs) if free or others else tuple(notes)
         kept = [
             AddressOutcome(claim=claim, address=each, fate=Fate.UNPROVEN)
             for claim in others
             for each in claim.addresses
         ]
         done = await self._take_back(free, term) if free else ()
-        notes = (note for workload in proof.targets for note in workload.notes)
         return (*notes, *addresses_told((*done, *kept)))
 
     def _claims(self, proof: Proof) -> tuple[list[AddressClaim], list[AddressClaim]]:

@@ -7,7 +7,7 @@ a workload was failed over stands in the incidents, and so is known to every lea
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from backstay.apis.backstay import IncidentRow
 from backstay.model.incident import Progress
@@ -61,7 +61,9 @@ class History:
 
 
 def _moment(text: str) -> datetime | None:
+    """None for what is no time of day; one without a zone is taken for ours, UTC."""
     try:
-        return datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
