@@ -2,14 +2,19 @@
 
 import pytest
 
-from backstay.lab import cases
+from backstay.lab import cases, guest_cases, policy_cases
 from backstay.lab.bugs import BUGS, Bug
 from backstay.lab.invariants import INVARIANTS
 from backstay.lab.liveness import PROMISES
 from backstay.lab.play import play
 from backstay.lab.scenario import Scenario, dump, load
 
-CASES = [each for each in vars(cases).values() if isinstance(each, Scenario)]
+CASES = [
+    each
+    for room in (cases, guest_cases, policy_cases)
+    for each in vars(room).values()
+    if isinstance(each, Scenario)
+]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

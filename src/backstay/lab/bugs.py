@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from backstay.app import Parts
 from backstay.decide import failover
 from backstay.decide.failover import CHAIN
-from backstay.lab import cases, guest_cases
+from backstay.lab import cases, guest_cases, policy_cases
 from backstay.lab.broken import (
     ByTheClock,
     ByTheLeaseAlone,
@@ -56,6 +56,12 @@ from backstay.lab.broken_guests import (
     WithBothEnds,
     WithoutMoves,
     WithoutNextHeartbeat,
+)
+from backstay.lab.broken_policy import (
+    SideBySide,
+    WithoutBounds,
+    WithoutPolicies,
+    chain_without_pace,
 )
 from backstay.lab.broken_silence import (
     AsIfShared,
@@ -244,6 +250,62 @@ BUGS: tuple[Bug, ...] = (
         frozenset({"Storm"}),
         {"chain": chain_without(failover.is_it_a_storm)},
         cases.STORM,
+    ),
+    Bug(
+        "rushes-through-a-storm",
+        "In a storm everything that is proven is released at once.",
+        "decide/failover.py: is_it_a_storm",
+        frozenset({"Storm"}),
+        {"chain": chain_without_pace()},
+        policy_cases.AT_A_WALK,
+    ),
+    Bug(
+        "storms-side-by-side",
+        "In a storm every node is looked after as if it were the only one.",
+        "control/failover.py: _release",
+        frozenset({"Storm"}),
+        {"loop": SideBySide},
+        policy_cases.AT_A_WALK,
+    ),
+    Bug(
+        "moves-without-end",
+        "A workload is moved however often its nodes have died.",
+        "decide/failover.py: has_it_been_tried_too_often",
+        frozenset({"NoActionLoops"}),
+        {"chain": chain_without(failover.has_it_been_tried_too_often)},
+        policy_cases.AGAIN_AND_AGAIN,
+    ),
+    Bug(
+        "does-others-jobs",
+        "That another program is to do it is not looked at.",
+        "decide/failover.py: is_it_our_job",
+        frozenset({"OneOwner"}),
+        {"chain": chain_without(failover.is_it_our_job)},
+        policy_cases.OF_SOMEBODY_ELSE,
+    ),
+    Bug(
+        "ignores-policies",
+        "What owners say in policies is not looked at.",
+        "decide/policy.py: terms_of",
+        frozenset({"NoBystander"}),
+        {"observer": WithoutPolicies},
+        policy_cases.KEPT_BY_POLICY,
+    ),
+    Bug(
+        "takes-any-proof",
+        "Any proof is enough, whatever its owner asks for.",
+        "decide/proof.py: objection",
+        frozenset({"OwnersProof"}),
+        {"observer": WithoutPolicies},
+        policy_cases.ONLY_WHAT_IS_OBSERVED,
+    ),
+    Bug(
+        "grants-any-consent",
+        "An owner can consent to less than the cluster allows.",
+        "decide/policy.py: _minimum",
+        frozenset({"OwnersProof"}),
+        {"observer": WithoutBounds},
+        policy_cases.NO_PRESUMPTIONS,
     ),
     Bug(
         "inherits-evidence",

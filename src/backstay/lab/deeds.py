@@ -7,6 +7,7 @@ it made no sense at that moment. What people want of an API that is away fails, 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import msgspec
@@ -108,6 +109,7 @@ class Deeds:
             Do.DISARM: self._disarm,
             Do.OBSERVE: self._observe,
             Do.DELETE_CONFIG: self._delete_config,
+            Do.RELEASE_STORM: self._release_storm,
             Do.KILL_CONTROLLER: self._kill_controller,
             Do.START_CONTROLLER: self._start_controller,
             Do.PAUSE_CONTROLLER: self._pause_controller,
@@ -214,6 +216,12 @@ class Deeds:
     async def _delete_config(self, _step: Step) -> str:
         await self._client.delete(CONFIGS, CONFIG_NAME)
         return "deletes the configuration of Backstay"
+
+    async def _release_storm(self, step: Step) -> str:
+        until = self._cluster.witness.wall_now() + timedelta(seconds=step.seconds)
+        released = {"until": until.isoformat(), "reason": "the rack has no power", "by": ALICE}
+        await self._stage.configure(stormRelease=released)
+        return f"lifts the brake on storms for {step.seconds:g} s"
 
     # Our controllers
 
@@ -490,7 +498,7 @@ _OF_API = frozenset({Do.KILL_API, Do.START_API})
 
 _OF_PEOPLE = frozenset({
     Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.PUT_OUT, Do.PUT_BACK, Do.CORDON,
-    Do.UNCORDON, Do.ARM,
+    Do.UNCORDON, Do.ARM, Do.RELEASE_STORM,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from backstay.lab.fuzz_policy import with_policies
 from backstay.lab.scenario import (
     LEADER,
     PROGRAMS,
@@ -79,6 +80,10 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     if is_long:
         steps += _falls_silent(replace(stage, dice=silence))
         policy = _vouched_for(silence, policy)
+    people = Chance(seed, "people")
+    if people.happens(0.25):
+        policy = with_policies(people, policy, [vm.name for vm in stage.workloads.vms])
+        steps += _storm(replace(stage, dice=people))
     if policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
         steps = [_not_forward(step) for step in steps]
     steps.sort(key=lambda step: step.at)
@@ -399,6 +404,23 @@ def _node_is_odd(stage: Stage) -> Iterator[Step]:
     yield _step(at, Do.SLOW_DOWN, node=node, seconds=_rounded(dice.between(0.1, 8)))
     if dice.happens(0.7):
         yield _step(at + dice.between(5, 90), Do.SLOW_DOWN, node=node)
+
+
+def _storm(stage: Stage) -> Iterator[Step]:
+    """Several nodes die at once, and perhaps somebody has looked at them."""
+    dice, at = stage.dice, stage.beginning()
+    if not dice.happens(0.5):
+        return
+    dead = stage.nodes[: 2 + dice.below(2)]
+    for node in dead:
+        yield _step(at, Do.KILL, node=node)
+    if dice.happens(0.3):
+        # For longer than any case: a clock that is wrong does not make it end.
+        yield _step(at + dice.between(10, 60), Do.RELEASE_STORM, seconds=7200.0 + LONGEST)
+    confirmed = at + dice.between(20, 70)
+    for node in dead:
+        if dice.happens(0.8):
+            yield _step(confirmed, Do.CONFIRM, node=node)
 
 
 # Guests

@@ -16,7 +16,8 @@ Preconditions            every deletion names uid and resourceVersion, every tai
                          its node: what is held up on its way changes only what its sender saw
 Epoch                    each term has a higher epoch than whatever was recorded before, and
                          whoever takes something away has announced it under its own
-Storm                    nothing is removed on silence while more nodes are silent than may be
+Storm                    nothing is removed on silence while more nodes are silent than may be, and
+                         all else at the pace that is set for that (``pace.py``)
 Disarm                   nothing is taken away and no node tainted unless we are armed, and armed
                          anew since the API was rolled back
 Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
@@ -30,6 +31,9 @@ AsPolicySays             a guest is moved away from a dead kubelet, shut down th
 OneAddress               no two pods have one address, and no address is taken from a pod that uses
                          it, or from one whose node is not proven dead
 NoBystander              nothing on a living node is touched, nor what its owner has kept from us
+OneOwner                 what the configuration leaves to another program, or to nobody, is not done
+OwnersProof              nothing is removed on weaker proof than its owner asks for, within the
+                         bounds of the cluster
 =======================  ========================================================================
 
 What must happen sooner or later is in ``liveness.py``. Rules about parts that are still to come
@@ -57,6 +61,8 @@ from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.guest_rules import as_policy_says, asks_kubevirt, has_stopped
 from backstay.lab.liveness import Patience, Promise, Repetition
+from backstay.lab.pace import Pace
+from backstay.lab.policy_rules import kept_by_a_policy, one_owner, owners_proof
 from backstay.lab.silence_rules import storm
 from backstay.lab.storage_rules import asks_to_detach, evidence_scope, somebodys_fence
 from backstay.lab.terms import holder, transitions
@@ -112,6 +118,7 @@ class Inspector:
         self._promises: tuple[Promise, ...] = (
             Patience(witness, factor=factor),
             Repetition(factor=factor),
+            Pace(witness),
         )
         witness.watch(self._look_at)
 
@@ -516,6 +523,8 @@ def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | No
     """By the node as it was last read: its label can change in the very next moment."""
     if (pod["metadata"].get("labels") or {}).get(PROTECT) == "false":
         return "its label says that it is not protected"
+    if kept_by_a_policy(pod, witness):
+        return "a policy of its namespace says that it is not protected"
     seen = witness.look(by, NODES.label, node)
     labels = (seen.stored.object["metadata"].get("labels") or {}) if seen and seen.stored else {}
     return f"{node} is exempt" if labels.get(EXEMPT) == "true" else None
@@ -605,4 +614,6 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I12", "AsPolicySays", as_policy_says),
     Invariant("I14", "OneAddress", one_address),
     Invariant("I16", "NoBystander", no_bystander),
+    Invariant("I16", "OneOwner", one_owner),
+    Invariant("I3", "OwnersProof", owners_proof),
 )

@@ -27,6 +27,7 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENT
 from backstay.apis.kubevirt import INSTANCES
 from backstay.decide.failover import Check
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.policy_rules import wants_more_than_a_word
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model import labels
 from backstay.model.incident import Progress
@@ -206,7 +207,8 @@ class Patience:
             if meta.get("finalizers"):
                 continue
             uid, name = meta["uid"], meta["name"]
-            if _is_protected_kind(pod) and self._should_be_gone(records.get(uid)):
+            wanted = _is_protected_kind(pod) and not wants_more_than_a_word(pod, self._witness)
+            if wanted and self._should_be_gone(records.get(uid)):
                 yield RECOVERED, uid, f"{name} is still on {node}, whose death is proven"
             if meta.get("deletionTimestamp") and self._was_touched(pod):
                 yield TERMINATING, uid, f"{name} is Terminating on {node}, and nobody removes it"

@@ -191,6 +191,8 @@ class Do(StrEnum):
     """For ``seconds``."""
     OBSERVE = "observe"
     DELETE_CONFIG = "delete-config"
+    RELEASE_STORM = "release-storm"
+    """Somebody has looked at so many silent nodes, and lets us act on it for ``seconds``."""
 
     KILL_CONTROLLER = "kill-controller"
     START_CONTROLLER = "start-controller"
@@ -563,7 +565,7 @@ def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
 def _wrong_numbers(step: Step) -> Iterator[tuple[str, str]]:
     if step.after_writes < 0:
         yield "afterWrites", "it is a number of writes, and cannot be negative"
-    if step.do in (Do.DISARM, Do.FLAP) and step.seconds <= 0:
+    if step.do in (Do.DISARM, Do.FLAP, Do.RELEASE_STORM) and step.seconds <= 0:
         yield "seconds", f"{step.do} needs to know for how long"
     if not 1 <= step.times <= _MOST_TIMES:
         yield "times", f"it is to be between 1 and {_MOST_TIMES}"

@@ -6,6 +6,7 @@ all is for ``knocks.py`` to say.
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
@@ -39,11 +40,22 @@ def storm(happening: Happening, witness: Witness) -> str | None:
         if each["metadata"]["name"] == node or _is_down(each, by.sent, witness)
     ]
     spec = _config(witness)
-    most = (spec.get("limits") or {}).get("nodesDown") or max(1, len(nodes) // 10)
-    if len(down) <= most or spec.get("storm"):
+    if len(down) <= most_silent(spec, len(nodes)) or is_lifted(spec, witness):
         return None
     silent = ", ".join(each["metadata"]["name"] for each in down)
     return f"{pod['metadata']['name']} was removed on silence, and so many are silent: {silent}"
+
+
+def most_silent(spec: Json, nodes: int) -> int:
+    """How many of so many nodes may be silent at once, by this configuration."""
+    said = (spec.get("limits") or {}).get("nodesDown")
+    return int(said) if said else max(1, nodes // 10)
+
+
+def is_lifted(spec: Json, witness: Witness) -> bool:
+    """Whether a person has lifted the brake on storms, and it still holds."""
+    until = str((spec.get("stormRelease") or {}).get("until") or "")
+    return bool(until) and datetime.fromisoformat(until) > witness.wall_now()
 
 
 def _is_down(node: Json, now: float, witness: Witness) -> bool:
@@ -62,6 +74,9 @@ def has_consented(pod: Json, witness: Witness) -> bool:
     about is not looked at: here, all of its namespace."""
     meta = pod["metadata"]
     labels = meta.get("labels") or {}
+    if any(each["kind"] == "Pod" for each in meta.get("ownerReferences") or ()):
+        # It holds a plugged disk for a launcher, which is asked about itself, and goes with it.
+        return True
     if labels.get(TMAX_PROTECT) == "true" or labels.get(MINIMUM_PROOF) == Strength.PRESUMED:
         return True
     return any(

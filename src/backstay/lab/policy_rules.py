@@ -1,0 +1,176 @@
+"""What owners and the cluster have said: rules that nothing is done against it.
+
+Like all rules (``invariants.py``) these read what stands in the API themselves; how the product
+makes terms of it is not asked. Which policies select a pod is told by the labels of the pod and of
+its VM.
+
+* **OneOwner**: a job that the configuration gives to another program, or to nobody, is not done.
+* **OwnersProof**: nothing is removed on weaker proof than its owner asks for, within the bounds of
+  the cluster.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
+from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.kube.resource import NODES, PODS
+from backstay.lab.addresses import BLOCKS, HANDLES
+from backstay.lab.guest_rules import asks_kubevirt, has_stopped
+from backstay.lab.storage_rules import asks_to_detach
+from backstay.lab.witness import Asked, Committed, Happening, Witness
+from backstay.model.evidence import Strength
+from backstay.model.labels import (
+    MINIMUM_PROOF,
+    OUT_OF_SERVICE_OURS,
+    PROTECT,
+    TAINT,
+    TMAX_PROTECT,
+    VM_NAME,
+)
+
+Json = Mapping[str, Any]
+
+_OURS = "Ours"
+_STRENGTHS = tuple(map(str, Strength))
+"""The strongest first."""
+
+
+# Who does what
+
+
+def one_owner(happening: Happening, witness: Witness) -> str | None:
+    """By the configuration as it was last read."""
+    job = _job(happening)
+    if job is None:
+        return None
+    assert isinstance(happening, Asked)
+    look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
+    spec = look.stored.object["spec"] if look is not None and look.stored is not None else {}
+    owner = (spec.get("owners") or {}).get(job, _OURS)
+    if owner == _OURS:
+        return None
+    return f"{happening.key[1]} was to be changed, and {job} is not ours to do ({owner})"
+
+
+def _job(happening: Happening) -> str | None:
+    """Whose deed it is, if it takes something from a node."""
+    if not isinstance(happening, Asked):
+        return None
+    if asks_to_detach(happening):
+        return "detach"
+    if happening.storage in BLOCKS | HANDLES:
+        return "addresses"
+    if asks_kubevirt(happening):
+        return "failover"
+    if happening.storage == PODS.label:
+        deletes = happening.method == "DELETE" or happening.subresource == "eviction"
+        return "failover" if deletes else None
+    return _job_of_a_taint(happening) if happening.storage == NODES.label else None
+
+
+def _job_of_a_taint(asked: Asked) -> str | None:
+    said = (asked.body.get("metadata") or {}).get("annotations") or {}
+    if said.get(OUT_OF_SERVICE_OURS):
+        return "detach"
+    taints = (asked.body.get("spec") or {}).get("taints") or ()
+    return "failover" if any(each.get("key") == TAINT for each in taints) else None
+
+
+# What owners ask for
+
+
+def kept_by_a_policy(pod: Json, witness: Witness) -> bool:
+    """Whether its owners' policies say that it is not to be touched, and no label goes before."""
+    if {PROTECT, TMAX_PROTECT} & (pod["metadata"].get("labels") or {}).keys():
+        return False
+    return False in _asked(pod, "protect", witness)
+
+
+def owners_proof(happening: Happening, witness: Witness) -> str | None:
+    if not isinstance(happening, Committed) or happening.by is None:
+        return None
+    commit = happening.commit
+    if commit.storage != PODS.label or not commit.deleted or commit.before is None:
+        return None
+    pod, by = commit.before.object, happening.by
+    if hangs_on_another(pod):
+        return None
+    wanted, had = _demanded(pod, by, witness), _had(pod, by, witness)
+    if _STRENGTHS.index(had) <= _STRENGTHS.index(wanted):
+        return None
+    return f"{pod['metadata']['name']} was removed on what is {had}, and {wanted} was asked for"
+
+
+def wants_more_than_a_word(pod: Json, witness: Witness) -> bool:
+    """Whether a person's word is not enough for it, by what stands in the API now."""
+    config = witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}
+    weakest = str((config["spec"].get("proof") or {}).get("weakest", Strength.PRESUMED))
+    return Strength.OBSERVED.value in (weakest, _asked_proof(pod, witness))
+
+
+def hangs_on_another(pod: Json) -> bool:
+    """A pod that holds a plugged disk belongs to a launcher, and goes with it."""
+    return any(each["kind"] == "Pod" for each in pod["metadata"].get("ownerReferences") or ())
+
+
+def _demanded(pod: Json, by: Asked, witness: Witness) -> str:
+    look = witness.look(by, CONFIGS.label, CONFIG_NAME)
+    spec = look.stored.object["spec"] if look is not None and look.stored is not None else {}
+    weakest = str((spec.get("proof") or {}).get("weakest", Strength.PRESUMED))
+    return min(_asked_proof(pod, witness), weakest, key=_STRENGTHS.index)
+
+
+def _asked_proof(pod: Json, witness: Witness) -> str:
+    labels = pod["metadata"].get("labels") or {}
+    own = labels.get(MINIMUM_PROOF)
+    if own is not None:
+        known = {each.lower(): each for each in _STRENGTHS}
+        return known.get(own.lower(), Strength.OBSERVED.value)
+    if labels.get(TMAX_PROTECT) == "true":
+        return Strength.PRESUMED.value
+    asked = list(_asked(pod, "minimumProof", witness))
+    return min(asked, key=_STRENGTHS.index) if asked else Strength.CONFIRMED.value
+
+
+def _had(pod: Json, by: Asked, witness: Witness) -> str:
+    """How strong the proof really was."""
+    if has_stopped(pod, witness) or witness.is_shut_out(pod):
+        return Strength.OBSERVED.value
+    node = str(pod["spec"].get("nodeName", ""))
+    doubt = witness.doubt(by, node, strong=True)
+    return Strength.PRESUMED.value if doubt else Strength.CONFIRMED.value
+
+
+def _asked(pod: Json, field: str, witness: Witness) -> Iterator[Any]:
+    """What each policy that selects the pod says about it, if it does."""
+    meta = pod["metadata"]
+    labels = dict(meta.get("labels") or {})
+    machine = witness.stored(VIRTUAL_MACHINES.label, labels.get(VM_NAME, ""), meta["namespace"])
+    if machine is not None:
+        labels |= machine["metadata"].get("labels") or {}
+    for stored in witness.store.all(AVAILABILITY_POLICIES.label):
+        spec = stored.object["spec"]
+        same = stored.object["metadata"]["namespace"] == meta["namespace"]
+        if same and spec.get(field) is not None and _selects(spec.get("selector") or {}, labels):
+            yield spec[field]
+
+
+def _selects(selector: Json, labels: Mapping[str, str]) -> bool:
+    equal = (selector.get("matchLabels") or {}).items()
+    return all(labels.get(key) == value for key, value in equal) and all(
+        _holds(each, labels) for each in selector.get("matchExpressions") or ()
+    )
+
+
+def _holds(expression: Json, labels: Mapping[str, str]) -> bool:
+    key, values = expression["key"], expression.get("values") or ()
+    match expression["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case _:
+            return key not in labels
