@@ -142,16 +142,17 @@ class Stage:
         everything: tuple[Workload, ...] = (
             *workloads.vms, *workloads.stateful_sets, *workloads.deployments,
         )  # fmt: skip
-        placed = [each for each in everything if each.node]
-        nodes = {name: each.node for each in placed for name in _names(each)}
+        nodes = {name: each.node for each in everything for name in _names(each)}
         # What has a node of its own is put there, and may go anywhere later.
         self.cluster.embedded.prefers = lambda pod: nodes.get(self.workload(pod), "")
-        for each in placed:
+        # The order counts for who gets which node, and for who gets an address before another.
+        in_order = any(vm.addresses for vm in workloads.vms)
+        together = [each for each in everything if each.node and not in_order]
+        for each in together:
             await self._create(each)
-        await self._running(nodes)
-        # The others one after the other, so that they are placed alike every time.
+        await self._running([name for each in together for name in _names(each)])
         for each in everything:
-            if not each.node:
+            if each not in together:
                 await self._create(each)
                 await self._running(_names(each))
         self.cluster.embedded.prefers = anywhere
