@@ -119,6 +119,7 @@ _SHOWN = {
     "cool_down": "limits.coolDownMinutes",
     "storm_pace": "limits.releasesPerMinute",
     "highest_priority": "limits.highestPriority",
+    "network_fences": "fencing.networkFence.enabled",
 }
 
 
