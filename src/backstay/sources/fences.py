@@ -38,6 +38,9 @@ from backstay.sources.lookups import list_all
 _ABSENT = 60.0
 """Seconds until it is looked again whether csi-addons is there."""
 
+_DRIVERS = 60.0
+"""Seconds until it is looked again which drivers can fence."""
+
 _TIMEOUT = 5.0
 
 
@@ -63,6 +66,7 @@ class FenceSource:
         self._watched: Mapping[str, NodeFacts] = {}
         self._seen = _Seen()
         self._absent_until = 0.0
+        self._drivers_until = 0.0
         self._news = asyncio.Event()
 
     async def run(self) -> NoReturn:
@@ -134,9 +138,7 @@ class FenceSource:
             fences = await list_all(
                 self._client, NETWORK_FENCES, FENCE_PROJECTION, timeout=_TIMEOUT
             )
-            drivers = await list_all(
-                self._client, ADDONS_NODES, ADDONS_NODE_PROJECTION, timeout=_TIMEOUT
-            )
+            drivers = await self._read_drivers(started)
             addresses = {
                 node.uid: self._seen.addresses.get(node.uid) or await self._read_addresses(node)
                 for node in self._watched.values()
@@ -148,8 +150,18 @@ class FenceSource:
             self.trouble = f"network fences cannot be read: {error}"
             return False
         self.trouble = ""
-        self._seen = _Seen(started, tuple(fences.rows), tuple(drivers.rows), addresses)
+        self._seen = _Seen(started, tuple(fences.rows), drivers, addresses)
         return True
+
+    async def _read_drivers(self, now: float) -> tuple[AddonsNodeRow, ...]:
+        """There is one for each driver on each node, and they hardly ever change."""
+        if not self._seen.drivers or now >= self._drivers_until:
+            page = await list_all(
+                self._client, ADDONS_NODES, ADDONS_NODE_PROJECTION, timeout=_TIMEOUT
+            )
+            self._drivers_until = now + _DRIVERS
+            return tuple(page.rows)
+        return self._seen.drivers
 
     async def _read_addresses(self, node: NodeFacts) -> tuple[str, ...]:
         live = (await self._client.get(NODES, node.name, timeout=_TIMEOUT)).into(Node)
