@@ -202,7 +202,9 @@ def _with_addresses(dice: Chance, workloads: Workloads, calico: CalicoSpec) -> W
         # The pods of plugged disks would be given the very addresses that others ask for.
         vm = msgspec.structs.replace(each, hotplug=())
         block = int(vm.node[1:])
-        asked = (f"10.244.{100 + block}.{number}", f"fd00:10:244::{block:x}{number:02x}")
+        # Not among the first of the block, which are given to those who ask for none.
+        place = 32 + number
+        asked = (f"10.244.{100 + block}.{place}", f"fd00:10:244::{block:x}{place:02x}")
         both = calico.families == "both" and dice.happens(0.5)
         wants = asked if both else asked[:1]
         vms.append(msgspec.structs.replace(vm, addresses=wants) if dice.happens(0.7) else vm)
@@ -328,7 +330,7 @@ def _node_reboots(stage: Stage) -> Iterator[Step]:
 def _armed_too_late(stage: Stage) -> Iterator[Step]:
     """Somebody vouches for a death while we only observe. When we are armed at last, that is no
     longer true, or was taken back, or is about another boot."""
-    dice, node, at = stage.dice, stage.node(), stage.dice.between(2, 15)
+    dice, node, at = stage.dice, stage.nodes[0], stage.dice.between(2, 15)
     trouble, end = dice.pick(_APPEARANCES)
     yield _step(0, Do.OBSERVE)
     if dice.happens(0.3):
@@ -338,7 +340,7 @@ def _armed_too_late(stage: Stage) -> Iterator[Step]:
     yield _step(at, trouble, node=node)
     at += dice.between(20, 45)
     yield _step(at, Do.CONFIRM, node=node)
-    match dice.below(4):
+    match dice.below(5):
         case 0:
             yield _step(at + dice.between(3, 15), Do.WITHDRAW, node=node)
         case 1:
@@ -348,17 +350,17 @@ def _armed_too_late(stage: Stage) -> Iterator[Step]:
         case 2:
             yield _step(at + dice.between(3, 10), Do.BOOT, node=node)
             yield _step(at + dice.between(30, 45), Do.CUT, node=node)
-        case _:
+        case 3:
             yield from _all_of_us(stage, at + 1, Do.KILL_CONTROLLER)
             yield _step(at + 3, end, node=node)
             yield _step(at + dice.between(25, 40), trouble, node=node)
             yield from _all_of_us(stage, at + 42, Do.START_CONTROLLER)
-    yield _step(at + dice.between(45, 70), Do.ARM)
+    yield _step(at + dice.between(45, 100), Do.ARM)
 
 
 def _wrongly_declared_dead(stage: Stage) -> Iterator[Step]:
     """It is only cut off. It is heard again later, and perhaps does not hear what was decided."""
-    dice, node, at = stage.dice, stage.node(), stage.dice.between(0, 20)
+    dice, node, at = stage.dice, stage.nodes[0], stage.dice.between(0, 20)
     yield _step(at, Do.CUT, node=node)
     at += dice.between(20, 45)
     yield _step(at, Do.CONFIRM, node=node)
@@ -368,7 +370,7 @@ def _wrongly_declared_dead(stage: Stage) -> Iterator[Step]:
 
 def _helper_dies_too(stage: Stage) -> Iterator[Step]:
     """A node dies, and whoever is about to help dies too, or stands still, in the midst of it."""
-    dice, node, at = stage.dice, stage.node(), stage.dice.between(0, 20)
+    dice, node, at = stage.dice, stage.nodes[0], stage.dice.between(0, 20)
     yield _step(at, Do.KILL, node=node)
     at += dice.between(25, 50)
     yield _step(at, Do.CONFIRM, node=node)
@@ -493,7 +495,7 @@ def _clock_is_set(stage: Stage) -> Iterator[Step]:
     if dice.happens(0.7):
         # Where nothing answers at its ports, the clock is all that speaks about a node.
         yield from _all_of_us(stage, at, Do.FIREWALL)
-        yield _step(at + dice.between(5, 40), Do.CONFIRM, node=stage.node())
+        yield _step(at + dice.between(5, 40), Do.CONFIRM, node=stage.nodes[0])
 
 
 def _lease_is_lost(stage: Stage) -> Iterator[Step]:
