@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from backstay.lab.fuzz_policy import with_policies
+from backstay.lab.guest_fuzz import about_guests, kubelet_dies
 from backstay.lab.scenario import (
     LEADER,
     PROGRAMS,
@@ -76,7 +77,11 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     steps = [step for story in stories for step in story(stage) if step.at < LONGEST]
     if calico is not None:
         steps += _network_is_disturbed(replace(stage, dice=network))
-    policy = _about_guests(Chance(seed, "guests"), _policy(dice))
+    guests = Chance(seed, "guests")
+    policy = about_guests(guests, _policy(dice))
+    if policy.config:
+        machines = [vm.name for vm in stage.workloads.vms]
+        steps += kubelet_dies(guests, nodes, machines, until=LONGEST)
     if is_long:
         steps += _falls_silent(replace(stage, dice=silence))
         policy = _vouched_for(silence, policy)
@@ -169,17 +174,6 @@ def _policy(dice: Chance) -> PolicySpec:
     if dice.happens(0.1):
         return PolicySpec(disarmed_for=_rounded(dice.between(60, LONGEST)))
     return PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE)
-
-
-def _about_guests(dice: Chance, policy: PolicySpec) -> PolicySpec:
-    """In one of three, people have said what is done for guests that would be left as they are."""
-    if not dice.happens(0.35):
-        return policy
-    defaults = {
-        "onKubeletLoss": _weighted(dice, [(1, "Leave"), (2, "Migrate"), (3, "StopAndMove")]),
-        "start": dice.happens(0.5),
-    }
-    return msgspec.structs.replace(policy, config={**policy.config, "defaults": defaults})
 
 
 def _calico(dice: Chance) -> CalicoSpec | None:

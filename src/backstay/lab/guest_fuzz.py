@@ -1,0 +1,36 @@
+"""Chance for guests that live: what people have said about them, and a kubelet that dies."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from backstay.lab.scenario import Do, PolicySpec, Step
+from backstay.sim.chance import Chance
+
+_CHOICES = ("Leave", "Migrate", "Migrate", "StopAndMove", "StopAndMove", "StopAndMove")
+
+
+def about_guests(dice: Chance, policy: PolicySpec) -> PolicySpec:
+    """In one of three, people have said what is done for guests that would be left as they are."""
+    if not dice.happens(0.35):
+        return policy
+    defaults = {"onKubeletLoss": dice.pick(_CHOICES), "start": dice.happens(0.5)}
+    return msgspec.structs.replace(policy, config={**policy.config, "defaults": defaults})
+
+
+def kubelet_dies(
+    dice: Chance, nodes: Sequence[str], vms: Sequence[str], *, until: float
+) -> Iterator[Step]:
+    """And somebody meddles with what is done about it."""
+    if not vms or not dice.happens(0.4):
+        return
+    at = dice.between(0.0, 20.0)
+    yield _step(at, Do.KILL_KUBELET, node=dice.pick(nodes))
+    for vm in vms:
+        if dice.happens(0.4):
+            meddling = dice.pick((Do.CANCEL_MIGRATION, Do.DELETE_GUEST, Do.SAY_FAILED))
+            yield _step(dice.between(at + 40, until - 1), meddling, workload=vm)
+
+
+def _step(at: float, do: Do, *, node: str = "", workload: str = "") -> Step:
+    return Step(at=round(at, 1), do=do, node=node, workload=workload)
