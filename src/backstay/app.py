@@ -361,9 +361,9 @@ class App:
         )
 
     def _evidence_ages(self, now: float) -> dict[str, float]:
-        """Of the sources that are in use."""
-        age = self.reach.age(now)
-        return {} if age is None else {self.reach.name: age}
+        """Of the sources that have something to look at."""
+        ages = {source.name: source.age(now) for source in self.sources}
+        return {name: age for name, age in ages.items() if age is not None}
 
     def _held_by_code(self) -> dict[str, float]:
         held = (v.why.code for d in self.loop.decisions.values() for v in d.held)

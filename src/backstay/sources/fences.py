@@ -64,10 +64,16 @@ class FenceSource:
         self._client = client
         self._interval = interval
         self._watched: Mapping[str, NodeFacts] = {}
+        self._watching_since = 0.0
         self._seen = _Seen()
         self._absent_until = 0.0
         self._drivers_until = 0.0
         self._news = asyncio.Event()
+
+    def age(self, now: float) -> float | None:
+        if not self._watched or now < self._absent_until:
+            return None
+        return now - max(self._seen.at, self._watching_since)
 
     async def run(self) -> NoReturn:
         while True:
@@ -79,6 +85,8 @@ class FenceSource:
             await asyncio.sleep(self._interval)
 
     def watch(self, nodes: Sequence[NodeFacts]) -> None:
+        if not self._watched:
+            self._watching_since = asyncio.get_running_loop().time()
         self._watched = {node.name: node for node in nodes}
         self._news.set()
 

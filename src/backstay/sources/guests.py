@@ -76,10 +76,14 @@ class GuestSource:
         self._interval = interval
         self._watches: dict[str, _Watch] = {}
         self._trouble = ""
+        self._looked_at: float | None = None
 
     @property
     def trouble(self) -> str:
         return self._trouble
+
+    def age(self, now: float) -> float | None:
+        return None if self._looked_at is None or not self._watches else now - self._looked_at
 
     def watch(self, nodes: Sequence[NodeFacts]) -> None:
         before, self._watches = self._watches, {}
@@ -133,6 +137,7 @@ class GuestSource:
             instances, moves = [], list(watch.moves)
         else:
             self._trouble = ""
+            self._looked_at = asyncio.get_running_loop().time()
         watch.note(instances, moves, asyncio.get_running_loop().time())
 
     async def _instances(self, node: str) -> list[InstanceRow]:

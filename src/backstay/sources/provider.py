@@ -50,8 +50,14 @@ class ProviderSource:
         self._watched: Mapping[str, NodeFacts] = {}
         self._instances: dict[str, str] = {}
         self._said: dict[str, ProviderState] = {}
+        self._answered_at: float | None = None
         self._news = asyncio.Event()
         nodes.cache.subscribe(self._changed)
+
+    def age(self, now: float) -> float | None:
+        if not self._watched or self._answered_at is None:
+            return None
+        return now - self._answered_at
 
     async def run(self) -> NoReturn:
         while True:
@@ -100,6 +106,7 @@ class ProviderSource:
             self.trouble = f"{self._provider.name} cannot be asked about {node.name}: {error}"
             return
         self.trouble = ""
+        self._answered_at = started
         self._said[_boot(node)] = ProviderState(
             source=self._provider.name,
             instance=instance,

@@ -59,6 +59,10 @@ class TaintSource:
         self._news = asyncio.Event()
         nodes.cache.subscribe(self._changed)
 
+    def age(self, now: float) -> float | None:
+        """Nodes are watched anyway, and how old that view is, is told elsewhere."""
+        return None
+
     async def run(self) -> NoReturn:
         """Asks at once who has written what is new: the next to write taints hides it."""
         while True:

@@ -27,6 +27,9 @@ class Source(Protocol):
     def trouble(self) -> str:
         """Why it cannot look at present, in a sentence; empty if it can."""
 
+    def age(self, now: float) -> float | None:
+        """How long ago it last saw what it looks at; None while there is nothing to look at."""
+
     async def run(self) -> NoReturn:
         """Keeps looking, until cancelled."""
 
