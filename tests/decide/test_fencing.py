@@ -7,7 +7,7 @@ import pytest
 
 from backstay.decide.fencing import FenceVerdict, decide_fencing
 from backstay.decide.storm import Fleet
-from backstay.model.evidence import Answer, Testimony
+from backstay.model.evidence import Answer, Silence, Testimony
 from backstay.model.fences import FenceOrder, FenceSight, Fencing
 from backstay.model.node import Life
 from backstay.model.policy import AvailabilityRule, Job, Mode, Ownership
@@ -22,9 +22,20 @@ MEANS = Fencing(drivers=frozenset({"rbd"}), addresses={"": ("10.0.0.1",)})
 ORDER = FenceOrder(driver="rbd", cluster="c1", secret="ceph/admin", addresses=("10.0.0.1",))
 
 
+UNHEARD = Testimony(
+    silences=(
+        Silence(
+            channel="kubelet port", vantage="n2", since=SUSPECTED, asked_at=NOW - 1,
+            proven_at=NOW - 1, proven_on="n3",
+        ),
+    )
+)  # fmt: skip
+
+
 def judged(fencing: Fencing = MEANS, **change: Any) -> FenceVerdict:
     """Of a node that is lost, and of which nobody says anything."""
     policy = {"network_fences": True, **change.pop("policy", {})}
+    change = {"testimony": UNHEARD, **change}
     workload = {"volumes": (DISK,), **change.pop("workload", {})}
     snapshot = changed(policy=policy, workload=workload, **{"confirmations": (), **change})
     return decide_fencing(snapshot, decided(snapshot), fencing, times=TIMES)
@@ -116,3 +127,14 @@ def test_what_was_asked_for_is_not_asked_for_again() -> None:
     assert objection(msgspec.structs.replace(MEANS, ours=(ours,))) == "NothingToFence"
     lifted = msgspec.structs.replace(ours, fenced=False)
     assert judged(msgspec.structs.replace(MEANS, ours=(lifted,))).orders == (ORDER,)
+
+
+def test_that_only_the_lease_is_silent_is_not_enough() -> None:
+    assert objection(testimony=Testimony()) == "FenceWaits"
+
+
+def test_where_ports_cannot_be_asked_silence_has_to_last_longer() -> None:
+    facts = {"looked_at": NOW + 200.0}
+    assert judged(testimony=Testimony(), facts=facts).orders == (ORDER,)
+    beating = facts | {"heartbeat": "x", "heartbeat_changed_at": NOW + 100.0}
+    assert judged(testimony=Testimony(), facts=beating).orders == ()

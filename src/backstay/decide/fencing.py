@@ -6,7 +6,7 @@ its guests lose their disks. ``decide`` asks, and the first that objects gives t
 
 * the configuration wants it, and it is our job;
 * the node is lost, not exempt, and nothing of it was heard on any channel: no answer at its ports,
-  no heartbeat of virt-handler;
+  no heartbeat of virt-handler; and it is more than the lease that is silent;
 * our view is sound, and it is no storm: one fence at a time is a fence, several are an outage;
 * it would help: some workload is held for lack of proof and for nothing else, and *all* that it
   can write to would be refused;
@@ -109,6 +109,20 @@ def is_anything_heard(case: FenceCase) -> Why | None:
     return None
 
 
+def is_it_silent_elsewhere(case: FenceCase) -> Why | None:
+    """A kubelet that died leaves its guests running: more than the lease must be silent. If its
+    ports cannot be asked from here, virt-handler is given the time in which it would be heard."""
+    snapshot, times = case.snapshot, case.times
+    facts = snapshot.facts
+    if proof.sound_silences(snapshot.heard, facts.looked_at, times):
+        return None
+    heard = facts.heartbeat_changed_at
+    recent = heard is not None and facts.looked_at - heard < times.heartbeat
+    if not recent and lives.silence(facts) >= times.heartbeat:
+        return None
+    return Reason.FenceWaits.because(node=facts.name, seconds=round(times.heartbeat))
+
+
 def is_it_a_storm(case: FenceCase) -> Why | None:
     fleet, policy = case.snapshot.fleet, case.snapshot.policy
     if not is_storm(fleet, policy):
@@ -139,6 +153,7 @@ FENCE_CHAIN: tuple[FenceCheck, ...] = (
     would_it_help,
     is_view_fresh,
     is_anything_heard,
+    is_it_silent_elsewhere,
     is_it_a_storm,
     may_we_act,
 )

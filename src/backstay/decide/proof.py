@@ -273,7 +273,7 @@ def _stopped(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
 
 def _presumed(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
     if why_not_presumed(heard, now, times=times) is None:
-        places = sorted({each.vantage for each in _sound(heard, now, times)})
+        places = sorted({each.vantage for each in sound_silences(heard, now, times)})
         silent = round(lives.silence(heard.facts))
         yield _about(
             heard,
@@ -295,7 +295,9 @@ def why_not_presumed(heard: Heard, now: float, *, times: Times) -> str | None:
         return f"virt-handler was heard of {round(now - facts.heartbeat_changed_at)} s ago"
     if any(now - answer.at < patience for answer in heard.testimony.answers):
         return "it answered at one of its ports of late"
-    places = {each.vantage for each in _sound(heard, now, times) if now - each.since >= patience}
+    places = {
+        each.vantage for each in sound_silences(heard, now, times) if now - each.since >= patience
+    }
     if len(places) < VANTAGES:
         return f"it was seen to be silent from {len(places)} of {VANTAGES} places"
     return None
@@ -306,7 +308,7 @@ def presumed_after(policy: Policy, times: Times) -> float:
     return max(times.presume, policy.presume_after * times.presume / Times().presume)
 
 
-def _sound(heard: Heard, now: float, times: Times) -> list[Silence]:
+def sound_silences(heard: Heard, now: float, times: Times) -> list[Silence]:
     """The silences that mean something: asked of late, over a channel that works elsewhere."""
     return [
         each

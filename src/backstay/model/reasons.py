@@ -424,6 +424,12 @@ class Reason(Enum):
         "and what has all its volumes in that storage is moved.",
         "kubectl get networkfences",
     )
+    FenceWaits = Entry(
+        "{node} is not fenced yet: its ports cannot be asked from here, and it is not {seconds} s "
+        "since its virt-handler could have been heard of.",
+        "Where only the kubelet has died, the guests run on, and a fence would take their disks "
+        "away. So either nothing answers at the node's ports, or all is silent for longer.",
+    )
     FenceHolds = Entry(
         "Nothing on {node} can write to its volumes any more: {because}.",
         "Looked at again after the barrier, the storage still refuses the node. Whether the node "
