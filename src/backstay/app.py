@@ -22,7 +22,6 @@ from backstay.control.observe import Observer
 from backstay.control.sweep import Sweeper
 from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN, Check
-from backstay.decide.storm import is_storm
 from backstay.drivers.openstack import OpenStack
 from backstay.drivers.provider import Provider
 from backstay.kube.cache import Cache
@@ -311,7 +310,7 @@ class App:
         if self.notifier is not None:
             measured.notifications_waiting.set(float(self.notifier.waiting))
         measured.contradicted.set(float(self._contradicted()))
-        measured.storm.set(float(is_storm(self.observer.fleet(), self.operator.policy)))
+        measured.storm.set(float(self.observer.in_a_storm()))
         measured.events_dropped.reached(self.events.dropped)
         for kind, cache in self._caches():
             measured.quarantined.set(float(len(cache.quarantine)), kind)

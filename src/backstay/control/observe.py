@@ -16,7 +16,7 @@ from functools import reduce
 from backstay.control.history import History
 from backstay.decide import life, proof
 from backstay.decide.failover import Snapshot
-from backstay.decide.storm import Fleet
+from backstay.decide.storm import Fleet, is_storm, silent_together
 from backstay.kube.client import KubeClient
 from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
@@ -165,7 +165,7 @@ class Observer:
             workloads=workloads,
             confirmations=confirmations,
             testimony=testimony,
-            fleet=self.fleet(),
+            fleet=self.fleet(watched.life.suspected_at),
             attempts=self._history.attempts(
                 (workload.key for workload in workloads),
                 within=policy.cool_down,
@@ -174,12 +174,22 @@ class Observer:
             view_age=self._view_age(facts, now),
         )
 
-    def fleet(self) -> Fleet:
+    def fleet(self, moment: float | None) -> Fleet:
+        """As it matters to a node that fell silent at that moment."""
         return Fleet(
             nodes=len(self._nodes.cache),
-            down=tuple(sorted(self.down)),
+            down=silent_together(self._silent_since(), moment, within=self._times.together),
             released=self._history.released_lately(),
         )
+
+    def in_a_storm(self) -> bool:
+        """Whether any node is in one."""
+        policy = self._operator.policy
+        moments = set(self._silent_since().values())
+        return any(is_storm(self.fleet(moment), policy) for moment in moments)
+
+    def _silent_since(self) -> dict[str, float]:
+        return {name: self.watched[name].life.suspected_at or 0.0 for name in self.down}
 
     def _forget(self, name: str) -> None:
         self.watched.pop(name, None)

@@ -10,6 +10,8 @@ In a storm nothing is done that rests on silence. What is observed, or a person'
 only not all at once. ``backstay storm release`` lifts it for a time.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from backstay.model.policy import Policy
@@ -18,13 +20,23 @@ from backstay.model.policy import Policy
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All nodes, in as few words as a decision about one of them needs.
 
-    ``down`` are those that are silent, from suspicion on, and not yet recovered. ``released`` is
-    how many workloads were taken from any node in the last minute.
+    ``down`` are those that fell silent together with it and are not yet recovered, itself among
+    them; one that was broken long before is no part of the same storm. ``released`` is how many
+    workloads were taken from any node in the last minute.
     """
 
     nodes: int = 0
     down: tuple[str, ...] = ()
     released: int = 0
+
+
+def silent_together(
+    since: Mapping[str, float], moment: float | None, *, within: float
+) -> tuple[str, ...]:
+    """The nodes that fell silent within so many seconds of a moment."""
+    if moment is None:
+        return ()
+    return tuple(sorted(name for name, each in since.items() if abs(each - moment) <= within))
 
 
 def most_down(nodes: int, policy: Policy) -> int:

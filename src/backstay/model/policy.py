@@ -157,7 +157,8 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     it has outlived the kubelet, counts as alive after it was last heard of; it beats every 60 to
     132 s. ``answer``: the same for whatever answers at a node's ports. ``presume``: the shortest
     silence from which a death is ever presumed. ``move``: how long a migration away from a dead
-    kubelet may take.
+    kubelet may take. ``together``: nodes that fell silent so soon after one another did so
+    together.
     """
 
     suspect: float = 22.0
@@ -168,6 +169,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     answer: float = 30.0
     presume: float = 150.0
     move: float = 600.0
+    together: float = 600.0
 
     def scaled(self, factor: float) -> "Times":
         return Times(
