@@ -43,7 +43,7 @@ from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.addresses import told as addresses_told
-from backstay.model.evidence import Evidence, Scope
+from backstay.model.evidence import Evidence, Scope, Strength
 from backstay.model.fences import FenceOrder, FenceSight, Fencing
 from backstay.model.incident import Step
 from backstay.model.node import NodeFacts
@@ -384,7 +384,10 @@ class Guard:
 
 def _proven(evidence: Evidence) -> Why:
     reasons = {Scope.VOLUMES: Reason.FenceHolds, Scope.GUEST: Reason.GuestHasStopped}
-    reason = reasons.get(evidence.kind.scope, Reason.ProofHolds)
+    whole = Reason.ProofHolds
+    if evidence.kind.strength is Strength.PRESUMED:
+        whole = Reason.PresumptionHolds
+    reason = reasons.get(evidence.kind.scope, whole)
     return reason.because(node=evidence.node, because=words(evidence))
 
 

@@ -95,12 +95,12 @@ def may_detach(evidence: Evidence, volume: Volume) -> bool:
 
 
 def words(evidence: Evidence) -> str:
-    """As a part of a sentence that says that the death is proven."""
+    """As a part of a sentence that says that the death is proven, or presumed."""
     match evidence.kind:
         case EvidenceKind.OPERATOR_CONFIRMED:
             return f"{evidence.source} confirmed it ({evidence.detail}), and it was silent since"
         case EvidenceKind.PRESUMED:
-            return f"that is presumed, because {evidence.detail}"
+            return evidence.detail
         case _:
             return f"{evidence.source}: {evidence.detail}"
 

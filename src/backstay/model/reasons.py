@@ -51,7 +51,7 @@ class Reason(Enum):
         "prove that its guests stopped: a node that is only cut off still runs them.",
     )
     NodeRecovered = Entry(
-        "{node} is dead, and nothing is left to do: what can run elsewhere does.",
+        "{node} is down, and nothing is left to do: what can run elsewhere does.",
         "The failover is complete. The node keeps its taint until it comes back clean.",
         "repair or replace {node}",
     )
@@ -222,6 +222,12 @@ class Reason(Enum):
     ProofHolds = Entry(
         "It is proven that {node} is dead: {because}.",
         "Looked at again after the barrier, the evidence still holds.",
+    )
+    PresumptionHolds = Entry(
+        "{node} is presumed dead, which is enough for those who consent to it: {because}.",
+        "Looked at again after the barrier, nothing was heard of the node on any channel. That is "
+        "no proof. It is acted on only for workloads whose owners accept it, and whose volumes "
+        "can stand it.",
     )
     Released = Entry(
         "{workload} was released from {node} and can start elsewhere.",
