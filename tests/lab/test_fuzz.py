@@ -19,9 +19,15 @@ CHUNKS = 4
 
 SILENCE = next(bug.name for bug in BUGS if bug.name.startswith("silence"))
 
-NOT_DRAWN = {Do.DELETE_NODE, Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.UNCORDON}
-"""The first two start a second copy whatever we do, and the next gives away an address that may be
-in use; the last only undoes."""
+NOT_DRAWN = {
+    Do.DELETE_NODE,
+    Do.FORCE_DELETE,
+    Do.TAKE_ADDRESS,
+    Do.FENCE,
+    Do.UNCORDON,
+}
+"""The first two start a second copy whatever we do, and the next gives away an address that may
+be in use; a fence needs a storage that knows of such; the last only undoes."""
 
 
 def _python(code: str, *arguments: str, hash_seed: str) -> str:

@@ -3,14 +3,14 @@
 import msgspec
 
 from backstay.control.failover import FailoverLoop
-from backstay.control.guard import Outcome
+from backstay.control.guard import Guard, Outcome, Proof
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.decide.failover import CHAIN, Case, Check, Objection, Snapshot, is_it_a_storm
 from backstay.kube.lease import Term
 from backstay.model.evidence import Confirmation, Strength, Testimony
 from backstay.model.node import NodeFacts
-from backstay.model.policy import Policy
+from backstay.model.policy import Ownership, Policy
 from backstay.model.reasons import Reason, Why
 
 
@@ -46,6 +46,11 @@ class WithoutBounds(Reading):
 
     def _take(self, policy: Policy) -> Policy:
         return msgspec.structs.replace(policy, weakest=Strength.PRESUMED)
+
+
+class EverybodysAddresses(Guard):
+    async def _free_addresses(self, proof: Proof, owner: Ownership, term: Term) -> tuple[Why, ...]:
+        return await super()._free_addresses(proof, Ownership.OURS, term)
 
 
 class SideBySide(FailoverLoop):

@@ -58,6 +58,7 @@ from backstay.lab.broken_guests import (
     WithoutNextHeartbeat,
 )
 from backstay.lab.broken_policy import (
+    EverybodysAddresses,
     SideBySide,
     WithoutBounds,
     WithoutPolicies,
@@ -282,6 +283,14 @@ BUGS: tuple[Bug, ...] = (
         frozenset({"OneOwner"}),
         {"chain": chain_without(failover.is_it_our_job)},
         policy_cases.OF_SOMEBODY_ELSE,
+    ),
+    Bug(
+        "takes-back-others-addresses",
+        "That another program gives addresses back is not looked at.",
+        "control/guard.py: _free_addresses",
+        frozenset({"OneOwner"}),
+        {"guard": EverybodysAddresses},
+        policy_cases.ADDRESS_OF_SOMEBODY_ELSE,
     ),
     Bug(
         "ignores-policies",

@@ -413,10 +413,17 @@ def _storm(stage: Stage) -> Iterator[Step]:
     if dice.happens(0.3):
         # For longer than any case: a clock that is wrong does not make it end.
         yield _step(at + dice.between(10, 60), Do.RELEASE_STORM, seconds=7200.0 + LONGEST)
-    confirmed = at + dice.between(20, 70)
+    said = at + dice.between(20, 70)
     for node in dead:
-        if dice.happens(0.8):
-            yield _step(confirmed, Do.CONFIRM, node=node)
+        word = _weighted(dice, _WORDS)
+        if word is not None:
+            yield _step(said, word, node=node)
+        if word in (Do.PUT_OUT, Do.REMEDIATE) and dice.happens(0.5):
+            yield _step(said + dice.between(20, 60), Do.PUT_BACK, node=node)
+
+
+_WORDS: Weighted[Do | None] = [(7, Do.CONFIRM), (1, Do.PUT_OUT), (1, Do.REMEDIATE), (2, None)]
+"""By which somebody, or some program, says that a node is dead."""
 
 
 # Guests

@@ -1,6 +1,6 @@
 """Cases of what people have said, for the bugs that do not heed it. See ``cases.py``."""
 
-from backstay.lab.scenario import Claim, Do, PolicySpec, Scenario, Step, Vm, Workloads
+from backstay.lab.scenario import CalicoSpec, Claim, Do, PolicySpec, Scenario, Step, Vm, Workloads
 from backstay.model.labels import MINIMUM_PROOF, TMAX_PROTECT
 
 _NODES = ("n1", "n2", "n3")
@@ -18,6 +18,17 @@ OF_SOMEBODY_ELSE = Scenario(
     nodes=_NODES,
     workloads=_TILL,
     policy=PolicySpec(config={"owners": {"failover": "Foreign"}}),
+    steps=_dies("n2", 5, 50),
+    until=80,
+)
+
+ADDRESS_OF_SOMEBODY_ELSE = Scenario(
+    name="address-of-somebody-else",
+    question="What if a VM has an address of its own, and another program gives such back?",
+    nodes=_NODES,
+    calico=CalicoSpec(),
+    workloads=Workloads(vms=(Vm(name="till", node="n2", addresses=("10.244.200.5",)),)),
+    policy=PolicySpec(config={"owners": {"addresses": "Foreign"}}),
     steps=_dies("n2", 5, 50),
     until=80,
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
+from backstay.apis.csiaddons import NETWORK_FENCES
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
@@ -61,6 +62,8 @@ def _job(happening: Happening) -> str | None:
         return "detach"
     if happening.storage in BLOCKS | HANDLES:
         return "addresses"
+    if happening.storage == NETWORK_FENCES.label:
+        return "fencing" if happening.method == "POST" else None
     if asks_kubevirt(happening):
         return "failover"
     if happening.storage == PODS.label:
