@@ -215,7 +215,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "presumes-behind-a-firewall",
         "Silence counts although nobody else could be reached either.",
-        "decide/proof.py: _sound",
+        "decide/proof.py: sound_silences",
         _CAUGHT_IN_LIFE | {"OneWriter"},
         {"reach": WithoutProof},
         cases.BEHIND_A_FIREWALL,
