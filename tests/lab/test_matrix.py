@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from backstay.lab.matrix import DIES, KINDS, MOVES, STARTS, Kind, Shown, scenario, tables
+from backstay.decide.failover import Action
+from backstay.lab.matrix import DIES, KINDS, MOVES, STARTS, Disks, Kind, Shown, scenario, tables
 from backstay.lab.play import Played, play
+from backstay.model.evidence import ProviderState, Testimony
+from backstay.model.labels import TMAX_PROTECT
+from backstay.model.reasons import Reason
+from backstay.model.workload import Volume
+from tests.decide.cases import NOW, changed, verdict
 
 POLICY = Path(__file__).parents[2] / "docs" / "policy.md"
 
@@ -41,6 +47,33 @@ def test_every_kind_of_vm_ends_as_the_table_says(shown: Shown) -> None:
     ends = {kind.name: found(kind, played) for kind in KINDS}
     assert ends == {kind.name: expected(kind, shown) for kind in KINDS}
     assert played.breaches == ()
+
+
+_SHARED, _SINGLE = ("ReadWriteMany",), ("ReadWriteOnce",)
+
+VOLUMES: dict[Disks, tuple[Volume, ...]] = {
+    Disks.FILES: (Volume(claim="root", access_modes=_SHARED),),
+    Disks.BLOCK: (Volume(claim="root", access_modes=_SHARED, block=True),),
+    Disks.ONE_NODE: (Volume(claim="root", access_modes=_SINGLE),),
+    Disks.PLUGGED: (
+        Volume(claim="root", access_modes=_SHARED),
+        Volume(claim="plugged", access_modes=_SINGLE),
+    ),
+    Disks.LOCAL: (Volume(claim="root", access_modes=_SINGLE, only_on="n1"),),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_what_is_observed_is_as_good_as_what_a_person_confirms(kind: Kind) -> None:
+    off = ProviderState(
+        source="the provider", instance="i-1", off=True, detail="stopped", observed_at=NOW
+    )
+    labels = {TMAX_PROTECT: "true"} if kind.consents else {}
+    vm = {"volumes": VOLUMES[kind.disks], "labels": labels, "run_strategy": kind.run_strategy}
+    found = verdict(changed(workload=vm, confirmations=(), testimony=Testimony(provider=off)))
+    held = kind.held(Shown.CONFIRMED)
+    moves = (Action.RELEASE, Reason.MayBeReleased.name)
+    assert (found.action, found.why.code) == (moves if held == MOVES else (Action.HOLD, held))
 
 
 def test_there_is_a_vm_of_every_kind() -> None:
