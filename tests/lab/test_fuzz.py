@@ -24,10 +24,12 @@ NOT_DRAWN = {
     Do.FORCE_DELETE,
     Do.TAKE_ADDRESS,
     Do.FENCE,
+    Do.SAY_WHAT_WE_DO_NOT_KNOW,
     Do.UNCORDON,
 }
-"""The first two start a second copy whatever we do, and the next gives away an address that may
-be in use; a fence needs a storage that knows of such; the last only undoes."""
+"""The first two start a second copy whatever we do, and the next gives away an address that may be
+in use; a fence needs a storage that knows of such; what we do not know holds everything back; the
+last only undoes."""
 
 
 def _python(code: str, *arguments: str, hash_seed: str) -> str:

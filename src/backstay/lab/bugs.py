@@ -301,6 +301,14 @@ BUGS: tuple[Bug, ...] = (
         policy_cases.KEPT_BY_POLICY,
     ),
     Bug(
+        "ignores-unreadable-policies",
+        "A policy that cannot be read counts as none.",
+        "decide/failover.py: is_its_policy_known",
+        frozenset({"NoBystander"}),
+        {"chain": chain_without(failover.is_its_policy_known)},
+        policy_cases.NEWER_THAN_WE_ARE,
+    ),
+    Bug(
         "takes-any-proof",
         "Any proof is enough, whatever its owner asks for.",
         "decide/proof.py: objection",

@@ -18,7 +18,7 @@ from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError, TooManyRequests
 from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.lab import guest_deeds, storage_deeds
+from backstay.lab import guest_deeds, policy_deeds, storage_deeds
 from backstay.lab.cluster import NAMESPACE
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
@@ -110,6 +110,7 @@ class Deeds:
             Do.OBSERVE: self._observe,
             Do.DELETE_CONFIG: self._delete_config,
             Do.RELEASE_STORM: self._release_storm,
+            Do.SAY_WHAT_WE_DO_NOT_KNOW: lambda _: policy_deeds.say_more(self._client, NAMESPACE),
             Do.KILL_CONTROLLER: self._kill_controller,
             Do.START_CONTROLLER: self._start_controller,
             Do.PAUSE_CONTROLLER: self._pause_controller,
@@ -498,7 +499,7 @@ _OF_API = frozenset({Do.KILL_API, Do.START_API})
 
 _OF_PEOPLE = frozenset({
     Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.PUT_OUT, Do.PUT_BACK, Do.CORDON,
-    Do.UNCORDON, Do.ARM, Do.RELEASE_STORM,
+    Do.UNCORDON, Do.ARM, Do.RELEASE_STORM, Do.SAY_WHAT_WE_DO_NOT_KNOW,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,

@@ -408,18 +408,21 @@ def _storm(stage: Stage) -> Iterator[Step]:
     if not dice.happens(0.5):
         return
     dead = stage.nodes[: 2 + dice.below(2)]
-    for node in dead:
+    for node in dead[:-1]:
         yield _step(at, Do.KILL, node=node)
+    yield _in_our_midst(stage, _step(at, Do.KILL, node=dead[-1]))
     if dice.happens(0.3):
         # For longer than any case: a clock that is wrong does not make it end.
-        yield _step(at + dice.between(10, 60), Do.RELEASE_STORM, seconds=7200.0 + LONGEST)
+        lifted = _step(at + dice.between(10, 60), Do.RELEASE_STORM, seconds=7200.0 + LONGEST)
+        yield _in_our_midst(stage, lifted)
     said = at + dice.between(20, 70)
     for node in dead:
         word = _weighted(dice, _WORDS)
         if word is not None:
             yield _step(said, word, node=node)
         if word in (Do.PUT_OUT, Do.REMEDIATE) and dice.happens(0.5):
-            yield _step(said + dice.between(20, 60), Do.PUT_BACK, node=node)
+            back = _step(said + dice.between(20, 60), Do.PUT_BACK, node=node)
+            yield _in_our_midst(stage, back)
 
 
 _WORDS: Weighted[Do | None] = [(7, Do.CONFIRM), (1, Do.PUT_OUT), (1, Do.REMEDIATE), (2, None)]

@@ -43,6 +43,15 @@ KEPT_BY_POLICY = Scenario(
     until=80,
 )
 
+NEWER_THAN_WE_ARE = Scenario(
+    name="newer-than-we-are",
+    question="What if an owner says something in a policy that we do not understand?",
+    nodes=_NODES,
+    workloads=_TILL,
+    steps=(Step(at=2, do=Do.SAY_WHAT_WE_DO_NOT_KNOW), *_dies("n2", 5, 50)),
+    until=80,
+)
+
 ONLY_WHAT_IS_OBSERVED = Scenario(
     name="only-what-is-observed",
     question="What if the owner of a VM does not take a person's word for the death of its node?",

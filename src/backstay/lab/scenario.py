@@ -191,6 +191,9 @@ class Do(StrEnum):
     """For ``seconds``."""
     OBSERVE = "observe"
     DELETE_CONFIG = "delete-config"
+    SAY_WHAT_WE_DO_NOT_KNOW = "say-what-we-do-not-know"
+    """Somebody installs definitions that are newer than we are, and asks by a policy for a proof
+    that we have never heard of, or to be left alone."""
     RELEASE_STORM = "release-storm"
     """Somebody has looked at so many silent nodes, and lets us act on it for ``seconds``."""
 
