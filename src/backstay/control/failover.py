@@ -66,6 +66,9 @@ _FENCES = 1.0
 _LATER = 5.0
 """The same where it has been about to happen for a while."""
 
+_SELDOM = 15.0
+"""Seconds between two looks at what runs on a node where nothing is left to do."""
+
 
 class FailoverLoop:
     """See the module."""
@@ -103,6 +106,8 @@ class FailoverLoop:
         self._arrivals = Arrivals(client, teller)
         self._laps: dict[str, Laps] = {}
         self._waiting_since: dict[str, float] = {}
+        self._quiet_since: dict[str, float] = {}
+        """When what runs on a node was last read, if nothing was left to do about it."""
         self._in_a_storm = asyncio.Lock()
         self._volumes = Volumes(guard, times=times)
         self._fences = Fences(guard, fences, times=times)
@@ -134,6 +139,7 @@ class FailoverLoop:
         self._history.read(rows)
         self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
         self._laps.clear()
+        self._quiet_since.clear()
         for name, incident in self.incidents.items():
             why = Why(incident.row.status.code, incident.row.status.sentence)
             self._teller.opened(incident.row.key, why, node=name, anew=False)
@@ -161,7 +167,7 @@ class FailoverLoop:
             return await self._forget(name, term)
         if snapshot.life.state is Life.HEALTHY:
             return await self._welcome(name, snapshot, term)
-        await self._observer.read_workloads(name)
+        await self._read_workloads(snapshot)
         snapshot = self._observer.look(name) or snapshot
         decision = self._decide(snapshot)
         self._tell(snapshot, decision)
@@ -172,6 +178,16 @@ class FailoverLoop:
                 return await self._receive_back(snapshot, decision, term)
             case Life.LOST | Life.PROVEN | Life.RECOVERED:
                 return await self._fail_over(snapshot, decision, term)
+
+    async def _read_workloads(self, snapshot: Snapshot) -> None:
+        """What runs on the node. Where nothing was left to do it is read less and less often: it
+        hardly changes any more, and whatever is done rests on a look of its own."""
+        name, now = snapshot.facts.name, asyncio.get_running_loop().time()
+        patience = min((now - snapshot.life.since) / 4, _SELDOM)
+        if now - self._quiet_since.get(name, now - patience) < patience:
+            return
+        self._quiet_since.pop(name, None)
+        await self._observer.read_workloads(name)
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         now = asyncio.get_running_loop().time()
@@ -270,12 +286,17 @@ class FailoverLoop:
             nothing_left = done and bool(decision.evidence) and snapshot.facts.tainted
             watched.proven = watched.proven or _is_death(outcome) or nothing_left
             watched.recovered = watched.proven and done
+        if decision.releases or decision.rescues:
+            self._quiet_since.pop(decision.node, None)
         if outcome.released or outcome.why is not None:
             self._waiting_since.pop(decision.node, None)
             return Again(_SOON)
         if incident.under_way() or getting_ready(incident, self._laps_of(snapshot)):
+            self._quiet_since.pop(decision.node, None)
             return Again(self._patience(decision.node))
         self._waiting_since.pop(decision.node, None)
+        if not (decision.releases or decision.rescues):
+            self._quiet_since.setdefault(decision.node, asyncio.get_running_loop().time())
         return Done()
 
     def _patience(self, node: str) -> float:
@@ -419,7 +440,7 @@ class FailoverLoop:
         self._teller.forget(name)
         self._volumes.forget(name)
         self._fences.forget(name)
-        for kept in (self.decisions, self._laps, self._waiting_since):
+        for kept in (self.decisions, self._laps, self._waiting_since, self._quiet_since):
             kept.pop(name, None)
 
 
