@@ -143,9 +143,9 @@ def _happens(at: float, do: Do) -> Step:
 
 
 _STEPS: Mapping[Shown, tuple[tuple[Step, ...], float]] = {
-    Shown.CONFIRMED: ((_happens(5, Do.KILL), _happens(50, Do.CONFIRM)), 95),
+    Shown.CONFIRMED: ((_happens(5, Do.KILL), _happens(50, Do.CONFIRM)), 150),
     Shown.SILENCE: ((_happens(5, Do.KILL),), 60),
-    Shown.PRESUMED: ((_happens(5, Do.KILL),), 205),
+    Shown.PRESUMED: ((_happens(5, Do.KILL),), 220),
     Shown.REFUTED: (
         (
             _happens(5, Do.CUT),
