@@ -53,13 +53,15 @@ class EverybodysAddresses(Guard):
         return await super()._free_addresses(proof, Ownership.OURS, term)
 
 
-class SideBySide(FailoverLoop):
-    """Does for each node what could be done if it were the only one."""
+class Forgetful(FailoverLoop):
+    """Does not know how much it has just released."""
 
     async def _release(
         self, snapshot: Snapshot, incident: OpenIncident, moments: list[Why], term: Term
     ) -> Outcome:
-        return await self._release_now(snapshot, incident, moments, term)
+        outcome = await super()._release(snapshot, incident, moments, term)
+        self._history._releases.clear()
+        return outcome
 
 
 def is_it_a_storm_of_silence(case: Case) -> Objection | None:

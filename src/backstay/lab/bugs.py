@@ -59,7 +59,7 @@ from backstay.lab.broken_guests import (
 )
 from backstay.lab.broken_policy import (
     EverybodysAddresses,
-    SideBySide,
+    Forgetful,
     WithoutBounds,
     WithoutPolicies,
     chain_without_pace,
@@ -261,11 +261,11 @@ BUGS: tuple[Bug, ...] = (
         policy_cases.AT_A_WALK,
     ),
     Bug(
-        "storms-side-by-side",
-        "In a storm every node is looked after as if it were the only one.",
-        "control/failover.py: _release",
+        "forgets-what-it-released",
+        "How much was released in the last minute is not known.",
+        "control/history.py: released",
         frozenset({"Storm"}),
-        {"loop": SideBySide},
+        {"loop": Forgetful},
         policy_cases.AT_A_WALK,
     ),
     Bug(
