@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+import trustme
 
 from backstay.drivers.openstack import OpenStack
 from backstay.drivers.provider import ProviderFailed
 from backstay.seam.real import open_seams
-from backstay.seam.serve import Answer, Inbound
+from backstay.seam.serve import Answer, Inbound, ServerTls
 
 INSTANCE = "6f1c0d3e"
 NODE = f"openstack:///{INSTANCE}"
@@ -78,11 +79,14 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    cloud = Cloud()
+    cloud, authority = Cloud(), trustme.CA()
+    pem = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
+    tls = ServerTls(cert=pem, key=pem)
     async with open_seams() as seams:
-        listener = await seams.serve.listen(cloud.handle, host="127.0.0.1", port=0)
+        listener = await seams.serve.listen(cloud.handle, host="127.0.0.1", port=0, tls=tls)
         cloud.url = listener.url.rstrip("/")
-        write(tmp_path, auth_url=f"{cloud.url}/v3")
+        trusted = {"ca.crt": authority.cert_pem.bytes().decode()}
+        write(tmp_path, auth_url=f"{cloud.url}/v3", **trusted)
         try:
             yield Scene(cloud, OpenStack(seams.transport, seams.files, str(tmp_path)), tmp_path)
         finally:
@@ -164,9 +168,23 @@ async def test_an_answer_that_is_none_is_no_answer(scene: Scene) -> None:
 
 
 async def test_nobody_at_home_is_a_failure_and_not_a_death(scene: Scene) -> None:
-    write(scene.directory, auth_url="http://127.0.0.1:1")
+    write(scene.directory, auth_url="https://127.0.0.1:1")
     with pytest.raises(ProviderFailed, match="Keystone cannot be reached"):
         await scene.driver.state(NODE)
+
+
+async def test_a_secret_is_sent_over_nothing_but_tls(scene: Scene) -> None:
+    write(scene.directory, auth_url=scene.cloud.url.replace("https:", "http:"))
+    with pytest.raises(ProviderFailed, match="no https:// address"):
+        await scene.driver.state(NODE)
+    assert scene.cloud.logins == 0
+
+
+async def test_whoever_cannot_prove_to_be_keystone_learns_no_secret(scene: Scene) -> None:
+    (scene.directory / "ca.crt").unlink()
+    with pytest.raises(ProviderFailed, match="Keystone cannot be reached"):
+        await scene.driver.state(NODE)
+    assert scene.cloud.logins == 0
 
 
 async def test_the_endpoint_of_the_region_is_asked(scene: Scene) -> None:

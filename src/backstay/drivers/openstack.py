@@ -3,7 +3,7 @@
 The credential is three files in one directory, as a mounted Secret has them: ``auth_url``,
 ``application_credential_id`` and ``application_credential_secret``; ``region`` and ``ca.crt`` may
 be there too. They are read whenever a token is needed, so that they can be rotated. Neither they
-nor a token is ever in a message.
+nor a token is ever in a message, and neither leaves over anything but TLS.
 
 An instance is off if Nova says SHUTOFF, its hypervisor has reported the power state 4 (shut down),
 and no task is under way with it; or if Nova says that it was deleted.
@@ -163,6 +163,8 @@ class OpenStack:
         body: bytes,
         tls: Tls | None,
     ) -> Response:
+        if not url.startswith("https://"):
+            raise ProviderFailed(f"{who} is at no https:// address, and a secret would be read")
         request = Request(
             method=method, url=url, headers=headers, body=body, timeout=_TIMEOUT, tls=tls,
             max_body=_MOST_BYTES,
