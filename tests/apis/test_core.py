@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstay.apis.core import NODE_PROJECTION, POD_PROJECTION, NodeRow, PodRow
+from backstay.apis.core import (
+    NODE_PROJECTION,
+    POD_PROJECTION,
+    Node,
+    NodeRow,
+    PodRow,
+    node_row,
+)
 
 Json = dict[str, Any]
 
@@ -260,3 +267,14 @@ def test_nodes_share_what_they_repeat() -> None:
 def test_the_garbage_collector_tracks_neither() -> None:
     assert not gc.is_tracked(rows_of_pods(pod())[0])
     assert not gc.is_tracked(row_of_node(node()))
+
+
+def test_what_the_kubelet_posted_last_is_that_of_its_ready_condition() -> None:
+    conditions = [
+        {"type": "DiskPressure", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:09Z"},
+        {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": "2026-01-01T00:00:01Z"},
+    ]
+    meta = {"name": "n1", "uid": "u", "resourceVersion": "1"}
+    node = {"metadata": meta, "status": {"conditions": conditions}}
+    row = node_row(msgspec.convert(node, Node))
+    assert (row.ready, row.posted) == ("Unknown", "2026-01-01T00:00:01Z")

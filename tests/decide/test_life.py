@@ -167,3 +167,14 @@ def test_a_handler_that_fell_silent_too_no_longer_speaks_for_its_guests() -> Non
     lost = life(Life.LOST)
     assert guests_alive(lost, facts(179, heartbeat_changed_at=T0 + 30), TIMES)
     assert not guests_alive(lost, facts(180, heartbeat_changed_at=T0 + 30), TIMES)
+
+
+def test_a_kubelet_that_posts_its_status_is_not_silent() -> None:
+    assert silence(facts(60.0, status_changed_at=T0 + 45)) == 15.0
+    assert silence(facts(60.0, status_changed_at=T0 - 5)) == 60.0
+
+
+def test_a_status_that_is_posted_after_suspicion_began_is_life() -> None:
+    lost = life(Life.LOST)
+    assert shows_life(lost, facts(60.0, status_changed_at=T0 + 45))
+    assert not shows_life(lost, facts(60.0, status_changed_at=T0 + 5))

@@ -158,6 +158,7 @@ def test_what_writes_to_something_unknown_is_never_presumed() -> None:
     [
         {"facts": {"lease_changed_at": SUSPECTED + 1}},
         {"facts": {"heartbeat_changed_at": SUSPECTED + 1}},
+        {"facts": {"status_changed_at": SUSPECTED + 1}},
         {"testimony": Testimony(answers=(Answer("kubelet port", NOW - 1),))},
     ],
 )
@@ -170,6 +171,12 @@ def test_an_answer_after_a_confirmation_contradicts_it() -> None:
     held = verdict(changed(testimony=testimony))
     assert held.why.code == "EvidenceContradicted"
     assert "kubelet port answered" in held.why.sentence
+
+
+def test_a_status_that_is_posted_after_a_confirmation_contradicts_it() -> None:
+    held = verdict(changed(facts={"status_changed_at": NOW - 1}))
+    assert held.why.code == "EvidenceContradicted"
+    assert "its kubelet posted its status" in held.why.sentence
 
 
 def test_a_node_that_answers_without_a_confirmation_is_said_to_answer() -> None:

@@ -148,8 +148,14 @@ class DaemonEndpoints(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     kubelet_endpoint: DaemonEndpoint | None = None
 
 
+class NodeCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_heartbeat_time: str | None = None
+
+
 class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    conditions: list[Condition] | None = None
+    conditions: list[NodeCondition] | None = None
     node_info: NodeInfo | None = None
     addresses: list[NodeAddress] | None = None
     daemon_endpoints: DaemonEndpoints | None = None
@@ -170,7 +176,8 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 class NodeRow(msgspec.Struct, frozen=True, gc=False):
     """A node as a cache keeps it.
 
-    ``ready`` is the condition's status: True, False or Unknown. ``taints`` are ``key:effect``.
+    ``ready`` is the condition's status: True, False or Unknown; ``posted`` is what the kubelet last
+    wrote there about the time, which nobody else changes. ``taints`` are ``key:effect``.
     ``heartbeat`` is what KubeVirt's virt-handler last wrote, if there is one. ``ports`` are where
     its kubelet listens, as ``address:port``, in each family that the node has an address of.
     """
@@ -188,19 +195,22 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     out_of_service: str = ""
     """Who has put the taint of that name on it, if it is there: our own name, or ``somebody``."""
     ports: tuple[str, ...] = NO_STRINGS
+    posted: str = ""
     runtime: str = ""
     """What runs its containers: ``containerd://2.1.4``."""
 
 
 def node_row(node: Node) -> NodeRow:
     meta, info = node.metadata, node.status.node_info or NodeInfo()
-    ready = [c.status for c in node.status.conditions or () if c.type == "Ready"]
+    conditions = node.status.conditions or ()
+    ready = next((each for each in conditions if each.type == "Ready"), NodeCondition())
     return NodeRow(
         key=meta.name,
         uid=meta.uid,
         version=meta.resource_version,
         boot_id=info.boot_id,
-        ready=share(ready[0] if ready else "Unknown"),
+        ready=share(ready.status or "Unknown"),
+        posted=ready.last_heartbeat_time or "",
         unschedulable=bool(node.spec.unschedulable),
         taints=tuple(share(f"{t.key}:{t.effect}") for t in node.spec.taints or ()),
         kubelet_version=share(info.kubelet_version),

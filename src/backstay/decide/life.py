@@ -7,8 +7,9 @@
        ├────── life ────────┘                     └────────── life, or a new boot ───┤
        └───────────── nothing of the incident runs there ────────── Returning ◀──────┘
 
-* Only silence of the lease raises suspicion. That Kubernetes marks the node is a consequence of
-  the same silence, not a second witness. A kubelet that says "not ready" is alive.
+* Only silence of the kubelet raises suspicion: neither its lease nor its status changes. That
+  Kubernetes marks the node is a consequence of the same silence, not a second witness. A kubelet
+  that says "not ready" is alive.
 * A person's confirmation shortens the wait, but not to nothing: at least one renewal must have
   been missed before our own eyes.
 * Life is a value that we saw change after suspicion began. It ends everything but the return.
@@ -66,7 +67,8 @@ def step(
 
 def shows_life(life: NodeLife, facts: NodeFacts) -> bool:
     """Whether the kubelet has been heard of since suspicion began."""
-    return _after(facts.lease_changed_at, life.suspected_at)
+    heard = (facts.lease_changed_at, facts.status_changed_at)
+    return any(_after(each, life.suspected_at) for each in heard)
 
 
 def guests_alive(life: NodeLife, facts: NodeFacts, times: Times) -> bool:
@@ -81,11 +83,12 @@ def guests_alive(life: NodeLife, facts: NodeFacts, times: Times) -> bool:
 
 
 def silence(facts: NodeFacts) -> float:
-    """For how long we have watched the lease not change. A node without a lease has told us
-    nothing that could have stopped, so it is never suspected."""
+    """For how long we have watched the lease not change, nor the kubelet's status. A node without
+    a lease has told us nothing that could have stopped, so it is never suspected."""
     if facts.lease_seen_at is None:
         return 0.0
-    return facts.looked_at - max(facts.lease_seen_at, facts.lease_changed_at or 0.0)
+    heard = max(facts.lease_changed_at or 0.0, facts.status_changed_at or 0.0)
+    return max(0.0, facts.looked_at - max(facts.lease_seen_at, heard))
 
 
 def _after(seen: float | None, moment: float | None) -> bool:

@@ -186,6 +186,8 @@ def _sign_after(
     known = confirmation.last_renewal and confirmation.last_renewal == facts.renewal
     if facts.lease_changed_at is not None and facts.lease_changed_at > moment and not known:
         return "its kubelet renewed its lease"
+    if facts.status_changed_at is not None and facts.status_changed_at > moment:
+        return "its kubelet posted its status"
     known = confirmation.last_heartbeat and confirmation.last_heartbeat == facts.heartbeat
     if facts.heartbeat_changed_at is not None and facts.heartbeat_changed_at > moment and not known:
         return "its virt-handler sent a heartbeat"
@@ -206,7 +208,8 @@ def _out_of_service(heard: Heard, now: float, times: Times) -> Iterator[Evidence
     taint, suspected = heard.testimony.taint, heard.life.suspected_at
     if taint is None or taint.seen_at is None or suspected is None or taint.seen_at < suspected:
         return
-    last = (heard.facts.lease_changed_at, heard.facts.heartbeat_changed_at)
+    facts = heard.facts
+    last = (facts.lease_changed_at, facts.heartbeat_changed_at, facts.status_changed_at)
     signs = [*last, *(answer.at for answer in heard.testimony.answers)]
     if any(sign is not None and sign > taint.seen_at for sign in signs):
         return

@@ -197,7 +197,11 @@ def _detaching(terms: Terms, policy: Policy) -> str:
 
 def _as_if_dead(snapshot: Snapshot) -> Snapshot:
     facts = msgspec.structs.replace(
-        snapshot.facts, lease_seen_at=-1.0, lease_changed_at=None, heartbeat_changed_at=None
+        snapshot.facts,
+        lease_seen_at=-1.0,
+        lease_changed_at=None,
+        heartbeat_changed_at=None,
+        status_changed_at=None,
     )
     life = NodeLife(
         node_uid=facts.uid,

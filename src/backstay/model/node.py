@@ -42,6 +42,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     lease_seen_at: float | None = None
     lease_changed_at: float | None = None
     heartbeat_changed_at: float | None = None
+    status_changed_at: float | None = None
+    """Of what the kubelet says in its status about the time."""
     exempt: bool = False
     tainted: bool = False
     """A taint of ours is on it."""

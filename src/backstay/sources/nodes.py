@@ -115,6 +115,7 @@ class NodeSource:
         self._on_look = on_look
         self._leases: dict[str, _Track] = {}
         self._heartbeats: dict[str, _Track] = {}
+        self._statuses: dict[str, _Track] = {}
         self._boots: dict[str, str] = {}
         self._lively: set[str] = set()
         self._looked_at: float | None = None
@@ -153,6 +154,7 @@ class NodeSource:
 
     def _facts(self, row: NodeRow) -> NodeFacts:
         lease, heartbeat = self._leases.get(row.key), self._heartbeats.get(row.key)
+        status = self._statuses.get(row.key)
         return NodeFacts(
             name=row.key,
             uid=row.uid,
@@ -164,6 +166,7 @@ class NodeSource:
             lease_seen_at=None if lease is None else max(lease.seen_at, self._counting_since),
             lease_changed_at=None if lease is None else lease.changed_at,
             heartbeat_changed_at=None if heartbeat is None else heartbeat.changed_at,
+            status_changed_at=None if status is None else status.changed_at,
             exempt=row.exempt,
             runtime=row.runtime,
             tainted=row.out_of_service == MANAGER
@@ -222,11 +225,14 @@ class NodeSource:
             self._see_node(new, asyncio.get_running_loop().time())
         elif old is not None:
             self._heartbeats.pop(old.key, None)
+            self._statuses.pop(old.key, None)
             self._boots.pop(old.key, None)
 
     def _see_node(self, row: NodeRow, now: float) -> None:
         if row.heartbeat:
             _see(self._heartbeats, row.key, row.heartbeat, row.version, now)
+        if row.posted:
+            _see(self._statuses, row.key, row.posted, row.version, now)
         lease = self._leases.get(row.key)
         if lease is not None and self._boots.get(row.key, row.boot_id) != row.boot_id:
             # Somebody must have told us of the new boot: its silence begins now.
