@@ -4,6 +4,7 @@ Such a test is never skipped because something is missing: it fails with the sen
 what to do. See ``harness/accounting.py`` for how a run answers for them.
 """
 
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -35,7 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Builds before the first test, because the first build takes longer than a test may."""
+    """Builds before the first test, because the first build takes longer than a test may. What
+    was imported and collected until here stays, and need not be looked through for garbage."""
+    gc.collect()
+    gc.freeze()
     config = session.config
     if config.option.collectonly or not any(i.get_closest_marker(MARK) for i in session.items):
         return

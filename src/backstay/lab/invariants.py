@@ -48,7 +48,7 @@ was removed on somebody's word, or by somebody else, while it ran and nobody cou
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,8 @@ class Inspector:
         self.checked = 0
         self.broken: list[Breach] = []
         self.accepted: list[Breach] = []
+        self._enough: Collection[str] = ()
+        self._has_enough = asyncio.Event()
         self._witness = witness
         self._promises: tuple[Promise, ...] = (
             Patience(witness, factor=factor),
@@ -125,6 +127,11 @@ class Inspector:
     @property
     def names_broken(self) -> set[str]:
         return {breach.invariant for breach in self.broken}
+
+    async def breaks(self, names: Collection[str]) -> None:
+        """Returns once all of these are broken."""
+        self._enough = names
+        await self._has_enough.wait()
 
     def report(self, invariant: str, sentences: Iterable[str]) -> None:
         """What was found by looking back at the end."""
@@ -139,6 +146,8 @@ class Inspector:
                 self.broken.append(Breach(happening.at, invariant.name, sentence))
         for promise in self._promises:
             self.broken += [Breach(happening.at, *each) for each in promise.look(happening)]
+        if self._enough and self.names_broken.issuperset(self._enough):
+            self._has_enough.set()
         if (risk := accepted_risk(happening, self._witness)) is not None:
             self.accepted.append(Breach(happening.at, "AcceptedRisk", risk))
 

@@ -5,7 +5,7 @@ The same scenario gives the same ``Played`` every time, in a Python whose hashes
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Unpack
 
 import msgspec
@@ -63,17 +63,20 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return tuple(sorted({breach.invariant for breach in self.breaches}))
 
 
-def play(scenario: Scenario, **instead: Unpack[Parts]) -> Played:
-    """Of shipped parts, or with the scenario's bug, or with what is named ``instead``.
+def play(scenario: Scenario, *, enough: Collection[str] = (), **instead: Unpack[Parts]) -> Played:
+    """Of shipped parts, or with the scenario's bug, or with what is named ``instead``. It ends
+    early when ``enough`` invariants are broken, if any are named.
 
     Raises ``BadScenario`` if there is no such bug.
     """
     with World(scenario.seed) as world:
-        return world.run(_perform(world, scenario, instead))
+        return world.run(_perform(world, scenario, enough, instead))
 
 
-async def _perform(world: World, scenario: Scenario, instead: Parts) -> Played:
-    return await _Performance(world, scenario, instead).perform()
+async def _perform(
+    world: World, scenario: Scenario, enough: Collection[str], instead: Parts
+) -> Played:
+    return await _Performance(world, scenario, instead).perform(enough)
 
 
 class _Performance:
@@ -96,7 +99,7 @@ class _Performance:
         self._zero = 0.0
         self._calls = 0
 
-    async def perform(self) -> Played:
+    async def perform(self, enough: Collection[str]) -> Played:
         await self._stage.set_up()
         self._zero = self._world.now
         self._calls = self._cluster.witness.calls
@@ -108,11 +111,21 @@ class _Performance:
             # done first.
             steps = sorted(self._scenario.steps, key=lambda step: step.at)
             under_way = [group.create_task(self._step(step)) for step in steps]
-            await asyncio.sleep(self._scenario.until)
+            await self._until(self._scenario.until, enough)
             for task in under_way:
                 task.cancel()
         await self._cluster.replay()
         return self._judged(self._result(at_first))
+
+    async def _until(self, seconds: float, enough: Collection[str]) -> None:
+        if not enough:
+            await asyncio.sleep(seconds)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._cluster.inspector.breaks(enough)
+        except TimeoutError:
+            pass
 
     async def _step(self, step: Step) -> None:
         await asyncio.sleep(self._zero + step.at - self._world.now)
