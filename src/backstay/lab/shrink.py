@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from backstay.lab.scenario import PROGRAMS, Scenario, StatefulSet, Vm
+from backstay.lab.scenario import API_SERVER, PROGRAMS, VIRT_CONTROLLER, Scenario, StatefulSet, Vm
 
 T = TypeVar("T")
 W = TypeVar("W", Vm, StatefulSet)
@@ -118,12 +118,24 @@ def _consistent(scenario: Scenario) -> Scenario:
     return _with(
         scenario,
         steps=tuple(step for step in scenario.steps if step.about in there),
+        exempt=tuple(node for node in scenario.exempt if node in nodes),
+        hosts=_hosted(scenario),
         workloads=msgspec.structs.replace(
             workloads,
             vms=tuple(_placed(each, nodes) for each in workloads.vms),
             stateful_sets=tuple(_placed(each, nodes) for each in workloads.stateful_sets),
         ),
     )
+
+
+def _hosted(scenario: Scenario) -> dict[str, tuple[str, ...]]:
+    """On the nodes that are left, whoever of ours is left; the other programs always are."""
+    there = {*scenario.controller_names, API_SERVER, VIRT_CONTROLLER}
+    return {
+        node: left
+        for node, programs in scenario.hosts.items()
+        if node in scenario.nodes and (left := tuple(p for p in programs if p in there))
+    }
 
 
 def _placed(workload: W, nodes: Sequence[str]) -> W:
