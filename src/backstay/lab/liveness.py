@@ -104,6 +104,7 @@ class Patience:
         self._term: tuple[str, int] = ("", 0)
         self._signs: dict[str, float] = {}
         self._proven = _Since()
+        self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
 
     def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
@@ -147,6 +148,10 @@ class Patience:
         self._signs = dict.fromkeys(self._signs, now)
 
     def _kept(self, now: float) -> Iterator[tuple[str, str, str]]:
+        if self._restored_at != self._witness.restored_at:
+            # What was told is gone with what the backup did not have: it has to be told anew.
+            self._restored_at = self._witness.restored_at
+            self._begin_anew(now)
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)
             return

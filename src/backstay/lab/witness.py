@@ -143,8 +143,10 @@ class Witness:
         self._removed: dict[str, Removed] = {}
         self._shift = 0
         self._rolled_back_at: float | None = None
+        self.restored_at: float | None = None
+        """When the API was last restored from a backup, whether or not it has been accepted."""
         self._stamp = ""
-        self._lists: dict[tuple[str, str], list[float]] = {}
+        self._lists: dict[tuple[str, str], list[tuple[float, int]]] = {}
 
     # Being there
 
@@ -227,7 +229,7 @@ class Witness:
         """The API was restored from a backup; its version was ``before``. Versions count on here:
         what is seen now is later than what was seen then."""
         self._shift += before - self.store.version
-        self._rolled_back_at = _now()
+        self._rolled_back_at = self.restored_at = _now()
         self._stamp = self._armed_stamp()
         for pod in self.store.all(PODS.label):
             meta = pod.object["metadata"]
@@ -251,12 +253,17 @@ class Witness:
         return self._rolled_back_at is not None
 
     def knew_of_roll_back(self, by: Asked) -> bool:
-        """Whether whoever asks had asked for the API's version since, or should have."""
+        """Whether whoever asks had seen that the API's version is lower than it was, or had not
+        looked for far too long. A store that has grown past it by then does not show it."""
         then = self._rolled_back_at
         if then is None or by.sent < then:
             return False
         looks = self._lists.get((by.user, CONFIGS.label), ())
-        return by.sent > then + _LONG or any(then < at <= by.sent for at in looks)
+        highest = max((version for at, version in looks if at < then), default=0)
+        since = [version for at, version in looks if then < at <= by.sent]
+        if not since:
+            return highest > 0 and by.sent > then + _LONG
+        return min(since) < highest
 
     # What ours could know when something left
 
@@ -417,7 +424,7 @@ class Witness:
             looks = self._looks.setdefault((user, storage, target.key), [])
             looks.append(Look(_now(), self._version, seen))
         elif storage == CONFIGS.label and query.version() is None:
-            self._lists.setdefault((user, storage), []).append(_now())
+            self._lists.setdefault((user, storage), []).append((_now(), self.store.version))
 
     @property
     def _version(self) -> int:
