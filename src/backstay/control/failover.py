@@ -184,7 +184,9 @@ class FailoverLoop:
         hardly changes any more, and whatever is done rests on a look of its own."""
         name, now = snapshot.facts.name, asyncio.get_running_loop().time()
         patience = min((now - snapshot.life.since) / 4, _SELDOM)
-        if now - self._quiet_since.get(name, now - patience) < patience:
+        watched, quiet = self._observer.watched.get(name), self._quiet_since.get(name)
+        is_known = watched is not None and watched.workloads is not None
+        if is_known and quiet is not None and now - quiet < patience:
             return
         self._quiet_since.pop(name, None)
         await self._observer.read_workloads(name)
