@@ -110,6 +110,7 @@ class Case(msgspec.Struct, frozen=True):
     """
 
     snapshot: Snapshot
+    heard: proof.Heard
     workload: Workload
     terms: Terms
     proofs: tuple[Evidence, ...]
@@ -146,15 +147,16 @@ class Check(Protocol):
 
 def decide(snapshot: Snapshot, now: float, *, times: Times, chain: Sequence[Check]) -> Decision:
     """See the module."""
-    found = proof.proofs(snapshot.heard, now, times=times)
-    cases = [_case(snapshot, workload, found, now, times) for workload in snapshot.workloads]
+    heard = snapshot.heard
+    found = proof.proofs(heard, now, times=times)
+    cases = [_case(snapshot, heard, workload, found, now, times) for workload in snapshot.workloads]
     verdicts: list[Verdict] = []
     ahead = 0
     for case in sorted(cases, key=_turn):
         verdict = _judge(msgspec.structs.replace(case, ahead=ahead) if ahead else case, chain)
         ahead += verdict.action is Action.RELEASE
         verdicts.append(verdict)
-    why = proof.refuted(snapshot.heard) or snapshot.life.why
+    why = proof.refuted(heard) or snapshot.life.why
     return Decision(snapshot.facts.name, why, tuple(verdicts), found)
 
 
@@ -163,16 +165,22 @@ def examine(
 ) -> tuple[Answer, ...]:
     """What every check says about one workload, also after one has objected: the first objection
     decides, and the others are what comes next once that is settled."""
-    found = proof.proofs(snapshot.heard, now, times=times)
-    return tuple(_answers(_case(snapshot, workload, found, now, times), chain))
+    heard = snapshot.heard
+    found = proof.proofs(heard, now, times=times)
+    return tuple(_answers(_case(snapshot, heard, workload, found, now, times), chain))
 
 
 def _case(
-    snapshot: Snapshot, workload: Workload, found: tuple[Evidence, ...], now: float, times: Times
+    snapshot: Snapshot,
+    heard: proof.Heard,
+    workload: Workload,
+    found: tuple[Evidence, ...],
+    now: float,
+    times: Times,
 ) -> Case:
     terms = terms_of(workload, snapshot.policy)
     enough = proof.best(found, workload, terms)
-    case = Case(snapshot, workload, terms, found, enough, now, times)
+    case = Case(snapshot, heard, workload, terms, found, enough, now, times)
     if not _lives_on(case):
         return case
     way = rescue(workload, terms, snapshot.testimony, now, times=times)
@@ -324,7 +332,7 @@ def is_view_fresh(case: Case) -> Objection | None:
 
 
 def is_evidence_contradicted(case: Case) -> Objection | None:
-    why = proof.refuted(case.snapshot.heard)
+    why = proof.refuted(case.heard)
     return None if why is None else Objection(Action.HOLD, why)
 
 
@@ -348,7 +356,7 @@ def _lives_on(case: Case) -> bool:
 def does_node_answer(case: Case) -> Objection | None:
     """Something at the node answers, be it with a refusal: it has power, and may run guests."""
     facts = case.snapshot.facts
-    answer = proof.answered(case.snapshot.heard, case.times)
+    answer = proof.answered(case.heard, case.times)
     if answer is None or case.rescue is not None:
         return None
     if case.evidence and case.evidence.kind.scope is not Scope.NODE:
@@ -399,7 +407,7 @@ def _missing(case: Case) -> str:
         return f" (there is {evidence.kind}, but {because})"
     if case.terms.minimum is not Strength.PRESUMED:
         return ""
-    waits = proof.why_not_presumed(case.snapshot.heard, case.now, times=case.times)
+    waits = proof.why_not_presumed(case.heard, case.now, times=case.times)
     return f" (to presume its death, {waits})" if waits else ""
 
 
