@@ -288,17 +288,17 @@ class FailoverLoop:
             nothing_left = done and bool(decision.evidence) and snapshot.facts.tainted
             watched.proven = watched.proven or _is_death(outcome) or nothing_left
             watched.recovered = watched.proven and done
-        if decision.releases or decision.rescues:
+        awaited = incident.under_way() or getting_ready(incident, self._laps_of(snapshot))
+        if awaited or decision.releases or decision.rescues:
             self._quiet_since.pop(decision.node, None)
+        else:
+            self._quiet_since.setdefault(decision.node, asyncio.get_running_loop().time())
         if outcome.released or outcome.why is not None:
             self._waiting_since.pop(decision.node, None)
             return Again(_SOON)
-        if incident.under_way() or getting_ready(incident, self._laps_of(snapshot)):
-            self._quiet_since.pop(decision.node, None)
+        if awaited:
             return Again(self._patience(decision.node))
         self._waiting_since.pop(decision.node, None)
-        if not (decision.releases or decision.rescues):
-            self._quiet_since.setdefault(decision.node, asyncio.get_running_loop().time())
         return Done()
 
     def _patience(self, node: str) -> float:
@@ -419,23 +419,21 @@ class FailoverLoop:
         if incident is not None:
             rebooted = incident.row.spec.boot_id != snapshot.facts.boot_id
             back = (Reason.NodeRebooted if rebooted else Reason.NodeReturned).because(node=name)
-            why = contradiction or back
-            await incident.close(why, term=term)
-            self._teller.closed(why, node=name)
-            self._history.read([incident.row])
-            del self.incidents[name]
+            await self._close(name, incident, contradiction or back, term)
         return Done()
 
     async def _forget(self, name: str, term: Term) -> Result:
         incident = self.incidents.get(name)
         self._let_be(name)
         if incident is not None:
-            why = Reason.NodeGone.because(node=name)
-            await incident.close(why, term=term)
-            self._teller.closed(why, node=name)
-            self._history.read([incident.row])
-            del self.incidents[name]
+            await self._close(name, incident, Reason.NodeGone.because(node=name), term)
         return Done()
+
+    async def _close(self, name: str, incident: OpenIncident, why: Why, term: Term) -> None:
+        await incident.close(why, term=term)
+        self._teller.closed(why, node=name)
+        self._history.read([incident.row])
+        del self.incidents[name]
 
     def _let_be(self, name: str) -> None:
         """What happens to this node next has nothing to do with what happened before."""
