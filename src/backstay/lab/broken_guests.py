@@ -3,6 +3,7 @@
 See ``broken.py``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -11,11 +12,10 @@ from backstay.apis.kubevirt import INSTANCES
 from backstay.apis.machines import MIGRATIONS
 from backstay.control.guard import Guard, Outcome
 from backstay.control.machines import Machines
-from backstay.control.observe import Observer
-from backstay.decide.failover import Snapshot
 from backstay.kube.lease import Term
 from backstay.kube.resource import PODS
-from backstay.model.evidence import Confirmation, GuestStop, Testimony
+from backstay.lab.broken_policy import Reading
+from backstay.model.evidence import GuestStop, Testimony
 from backstay.model.labels import LAUNCHER_UID
 from backstay.model.node import NodeFacts
 from backstay.model.policy import OnKubeletLoss, Policy
@@ -26,32 +26,19 @@ from backstay.sources.guests import GuestSource
 _FINAL = ("Succeeded", "Failed")
 
 
-class OfItsOwnMind(Observer):
+class OfItsOwnMind(Reading):
     """Takes it that every policy asks for as much as one can."""
 
-    def _snapshot(
-        self,
-        facts: NodeFacts,
-        policy: Policy,
-        confirmations: tuple[Confirmation, ...],
-        testimony: Testimony,
-    ) -> Snapshot:
-        return super()._snapshot(facts, _bold(policy), confirmations, testimony)
-
-    @property
-    def policy(self) -> Policy:
-        return _bold(super().policy)
+    def _take(self, policy: Policy) -> Policy:
+        bold = OnKubeletLoss.STOP_AND_MOVE
+        return msgspec.structs.replace(policy, on_kubelet_loss=bold, start=True)
 
 
-def _bold(policy: Policy) -> Policy:
-    return msgspec.structs.replace(policy, on_kubelet_loss=OnKubeletLoss.STOP_AND_MOVE, start=True)
-
-
-class Hasty(GuestSource):
+class Hasty(GuestSource, ABC):
     """Believes that a guest has stopped without a word of the virt-handler that lives."""
 
-    def _has_stopped(self, phase: str, *, going: bool) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _has_stopped(self, phase: str, *, going: bool) -> bool: ...
 
     def testimony(self, node: NodeFacts) -> Testimony:
         heard, watch = super().testimony(node), self._watches.get(node.name)

@@ -1,5 +1,7 @@
 """Broken parts that have to do with what people have said; see ``broken.py``."""
 
+from abc import ABC, abstractmethod
+
 import msgspec
 
 from backstay.control.failover import FailoverLoop
@@ -14,7 +16,7 @@ from backstay.model.policy import Ownership, Policy
 from backstay.model.reasons import Reason, Why
 
 
-class Reading(Observer):
+class Reading(Observer, ABC):
     """Takes what people have said for what ``_take`` makes of it."""
 
     def _snapshot(
@@ -30,8 +32,8 @@ class Reading(Observer):
     def policy(self) -> Policy:
         return self._take(super().policy)
 
-    def _take(self, policy: Policy) -> Policy:
-        raise NotImplementedError
+    @abstractmethod
+    def _take(self, policy: Policy) -> Policy: ...
 
 
 class WithoutPolicies(Reading):
