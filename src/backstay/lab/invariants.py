@@ -219,7 +219,7 @@ def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | 
     meta, node = removed["metadata"], _node_of(removed)
     if not meta.get("deletionTimestamp"):
         return f"{meta['name']} was removed without having been marked before"
-    doubt = witness.doubt(_by(happening), node)
+    doubt = witness.doubt(_by(happening), node, since=witness.marked(meta["uid"]) or 0)
     if not doubt or has_stopped(removed, witness) or witness.is_shut_out(removed):
         return None
     return f"{meta['name']} was removed although {doubt}"
@@ -231,8 +231,10 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
         return None
     meta, node = removed["metadata"], _node_of(removed)
     marked, by = witness.marked(meta["uid"]), _by(happening)
-    looks = [witness.lease_look(by, node), *witness.words_seen(by, node)]
-    if marked is None or all(look is not None and look.version >= marked for look in looks):
+    if marked is None:
+        return None
+    looks = [witness.lease_look(by, node), *witness.words_seen(by, node, since=marked)]
+    if all(look is not None and look.version >= marked for look in looks):
         return None
     return f"{meta['name']} was removed, and nobody had looked at {node} since it was marked"
 

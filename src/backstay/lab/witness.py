@@ -136,6 +136,7 @@ class Witness:
         self._renewed: dict[str, list[Look]] = {}
         self._beats: dict[str, list[Look]] = {}
         self._confirmed: dict[str, int] = {}
+        self._withdrawn: dict[str, int] = {}
         self._put_out: dict[str, _PutOut] = {}
         self._said_off: dict[str, tuple[int]] = {}
         self._marked: dict[str, int] = {}
@@ -237,8 +238,18 @@ class Witness:
             if not meta.get("deletionTimestamp"):
                 self._marked.pop(meta["uid"], None)
                 self._marked_by_us.discard(meta["uid"])
+        self._note_lost_words()
         for running in self.truth.running():
             self._note_forgotten(running)
+
+    def _note_lost_words(self) -> None:
+        """What nobody has ever said, as the restored API has it, and what was never taken back."""
+        kept = {each.object["metadata"]["uid"] for each in self.store.all(CONFIRMATIONS.label)}
+        for uid in self._confirmed:
+            if uid in kept:
+                self._withdrawn.pop(uid, None)
+            else:
+                self._withdrawn.setdefault(uid, self._version)
 
     def _note_forgotten(self, running: Running | Entry) -> None:
         """Whoever restored the API has taken out of it what runs and is not in the backup; also
@@ -272,9 +283,10 @@ class Witness:
         looks = self._looks.get((by.user, storage, (namespace, name)), ())
         return next((look for look in reversed(looks) if look.at <= by.sent), None)
 
-    def words_seen(self, by: Asked, node: str) -> list[Look]:
+    def words_seen(self, by: Asked, node: str, *, since: int = 0) -> list[Look]:
         """The confirmations of this node's death that were there when whoever asks last looked at
-        them."""
+        them. One that was gone by ``since`` is left out: whoever looks later does not find it, be
+        it because it was taken back or because the API was restored to a time before it."""
         names = [
             key[1]
             for reader, storage, key in self._looks
@@ -287,17 +299,19 @@ class Witness:
             if look is not None
             and look.stored is not None
             and look.stored.object["spec"]["node"] == node
+            and self._withdrawn.get(look.stored.object["metadata"]["uid"], since) >= since
         ]
 
     def lease_look(self, by: Asked, node: str) -> Look | None:
         """The last read of the node's lease by whoever asks."""
         return self.look(by, LEASES.label, node, LEASE_NAMESPACE)
 
-    def doubt(self, by: Asked, node: str, *, strong: bool = False) -> str:
+    def doubt(self, by: Asked, node: str, *, strong: bool = False, since: int = 0) -> str:
         """Why whoever asks could not take it that the node is dead; empty if somebody vouched for
         it and no life could be seen since, or if it could be presumed. ``strong`` leaves out both
-        silence and who is no person: what it takes to act on that is more than somebody's word."""
-        doubt = self._doubted(by, node, strong=strong)
+        silence and who is no person: what it takes to act on that is more than somebody's word.
+        ``since`` leaves out what had been taken back by then."""
+        doubt = self._doubted(by, node, strong=strong, since=since)
         if not doubt or strong:
             return doubt
         against = self._knocks.against(node, at=by.sent, heard_at=self._heard_at(by, node))
@@ -323,13 +337,15 @@ class Witness:
         ]
         return max(signs, default=-math.inf)
 
-    def _doubted(self, by: Asked, node: str, *, strong: bool) -> str:
+    def _doubted(self, by: Asked, node: str, *, strong: bool, since: int) -> str:
         seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)
         if seen is None or seen.stored is None or lease is None:
             return f"nobody had looked at {node}"
         body = seen.stored.object
         boot = (body["metadata"]["uid"], body["status"]["nodeInfo"]["bootID"])
-        words = (look.stored.object for look in self.words_seen(by, node) if look.stored)
+        words = (
+            look.stored.object for look in self.words_seen(by, node, since=since) if look.stored
+        )
         uids = [
             word["metadata"]["uid"]
             for word in words
@@ -466,7 +482,8 @@ class Witness:
             case INCIDENTS.label if by is not None:
                 self.terms.told(by.user, meta["name"], commit.after.object, now=_now())
             case CONFIRMATIONS.label:
-                self._confirmed.setdefault(meta["uid"], version)
+                known = self._withdrawn if commit.deleted else self._confirmed
+                known.setdefault(meta["uid"], version)
             case PODS.label if commit.deleted:
                 self._remember_removal(commit, by)
             case PODS.label if meta.get("deletionTimestamp"):
