@@ -271,9 +271,9 @@ def test_a_guest_whose_every_volume_is_fenced_may_go() -> None:
 @pytest.mark.parametrize(
     ("workload", "because"),
     [
-        ({"volumes": (SHARED, replace(SHARED, claim="b", pv="pv-b"))}, "volume b is not fenced"),
-        ({"volumes": (replace(SHARED, pv=""),)}, "volume root is not fenced"),
-        ({"volumes": ()}, "no volumes by which it could be fenced"),
+        ({"volumes": (SHARED, replace(SHARED, claim="b", pv="pv-b"))}, "volume b is not covered"),
+        ({"volumes": (replace(SHARED, pv=""),)}, "volume root is not covered"),
+        ({"volumes": ()}, "no volumes of which that could be said"),
         ({"also_writes": ("hostPath /data",)}, "also writes to hostPath /data"),
     ],
 )

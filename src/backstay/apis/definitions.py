@@ -147,6 +147,7 @@ def _which_boot(*required: str, **more: Schema) -> Schema:
 def _incident_status() -> Schema:
     volume = {
         "claim": _NAME, "volume": _NAME, "driver": _TEXT, "cluster": _TEXT, "shared": _YES_OR_NO,
+        "handle": _TEXT, "exported": _YES_OR_NO,
     }  # fmt: skip
     workload = {
         "workload": _TEXT, "progress": _TEXT, "code": _TEXT, "sentence": _TEXT, "next": _TEXT,

@@ -18,6 +18,7 @@ ATTACHMENTS = Resource(
 
 _NOTED = "volume.kubernetes.io/provisioner-deletion-secret"
 _NAMES = ("name", "namespace")
+_NFS_EXPORT = "linstor.csi.linbit.com/nfs-export"
 
 T = TypeVar("T")
 
@@ -74,6 +75,7 @@ def claim_row(claim: ClaimWire) -> ClaimRow:
 
 class _Csi(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     driver: str = ""
+    volume_handle: str = ""
     volume_attributes: dict[str, str] | None = None
 
 
@@ -95,7 +97,8 @@ class VolumeWire(msgspec.Struct, frozen=True, gc=False):
 class VolumeRow(msgspec.Struct, frozen=True, gc=False):
     """``driver`` is that of CSI, or the kind of source (``local``, ``nfs``). ``bindings`` is what
     binds it to one node; ``local`` says that its data are on a disk of the node itself.
-    ``cluster`` and ``secret`` are what the driver needs to be told to refuse somebody."""
+    ``cluster`` and ``secret`` are what the driver needs to be told to refuse somebody. ``handle``
+    is what the driver calls it; ``exported`` says that LINSTOR serves it over NFS."""
 
     key: str
     uid: str
@@ -107,12 +110,15 @@ class VolumeRow(msgspec.Struct, frozen=True, gc=False):
     bindings: tuple[Binding, ...]
     cluster: str = ""
     secret: str = ""
+    handle: str = ""
+    exported: bool = False
 
 
 def volume_row(volume: VolumeWire) -> VolumeRow:
     spec, meta = volume.spec, volume.metadata
     source = next((field for field in sorted(spec) if field not in _NOT_A_SOURCE), "")
     csi = _field(spec, "csi", _Csi)
+    attributes = (csi.volume_attributes if csi else None) or {}
     affinity = _field(spec, "nodeAffinity", _VolumeAffinity)
     return VolumeRow(
         key=meta.key,
@@ -123,8 +129,10 @@ def volume_row(volume: VolumeWire) -> VolumeRow:
         access_modes=_shared(_field(spec, "accessModes", list[str])),
         block=_field(spec, "volumeMode", str) == "Block",
         bindings=bound_to(affinity.required if affinity else None),
-        cluster=share((csi.volume_attributes or {}).get(CLUSTER_ID, "") if csi else ""),
+        cluster=share(attributes.get(CLUSTER_ID, "")),
         secret=share(_secret(meta.annotations or {})),
+        handle=csi.volume_handle if csi else "",
+        exported=attributes.get(_NFS_EXPORT, "false").lower() != "false",
     )
 
 

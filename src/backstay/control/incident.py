@@ -19,10 +19,12 @@ _CUT_OFF = "it was cut off; what is left of it is decided anew"
 
 
 class OpenIncident:
-    """Every method is one write at most, and raises ``Conflict`` if somebody else wrote."""
+    """Every method is one write at most, and raises ``Conflict`` if somebody else wrote.
+    ``stale`` says that somebody else has changed or deleted it: it has to be read anew."""
 
     def __init__(self, book: IncidentBook, row: IncidentRow) -> None:
         self.row = row
+        self.stale = False
         self._book = book
 
     def under_way(self) -> list[WorkloadRecord]:
@@ -60,6 +62,8 @@ class OpenIncident:
                 pv=v.volume,
                 driver=v.driver,
                 cluster=v.cluster,
+                handle=v.handle,
+                exported=v.exported,
                 shared=v.shared,
             )
             for r in self.row.status.workloads

@@ -210,6 +210,7 @@ class Observer:
             now,
             times=self._times,
             confirmed=proof.is_hastened(heard, now, times=self._times),
+            cut_off=proof.is_cut_off(heard),
             proven=watched.proven,
             recovered=watched.recovered,
             clean=not facts.tainted,

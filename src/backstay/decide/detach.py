@@ -132,7 +132,14 @@ def _is_proven(owed: Owed, evidence: Sequence[Evidence]) -> bool:
 
 
 def _volume(owed: Owed) -> Volume:
-    return Volume(claim=owed.claim, pv=owed.pv, driver=owed.driver, cluster=owed.cluster)
+    return Volume(
+        claim=owed.claim,
+        pv=owed.pv,
+        driver=owed.driver,
+        cluster=owed.cluster,
+        handle=owed.handle,
+        exported=owed.exported,
+    )
 
 
 def _in_the_way(snapshot: Snapshot, decision: Decision, holdings: Holdings) -> str | None:

@@ -8,7 +8,7 @@ The chain is a value: whoever builds a controller hands it in, so that a test ca
 out and see what goes wrong without it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -404,11 +404,23 @@ def _missing(case: Case) -> str:
     """Why what there is does not suffice: the strongest piece of evidence is named."""
     for evidence in case.proofs:
         because = proof.objection(evidence, case.workload, case.terms)
-        return f" (there is {evidence.kind}, but {because})"
+        more = _on_drbd(case, covered=evidence.volumes)
+        return f" (there is {evidence.kind}, but {because}{more and f'; {more}'})"
+    if because := _on_drbd(case):
+        return f" ({because})"
     if case.terms.minimum is not Strength.PRESUMED:
         return ""
     waits = proof.why_not_presumed(case.heard, case.now, times=case.times)
     return f" (to presume its death, {waits})" if waits else ""
+
+
+def _on_drbd(case: Case, covered: Collection[str] = ()) -> str:
+    """What DRBD says against the first volume that is not covered, if it knows it."""
+    for volume in case.workload.volumes:
+        because = proof.why_not_outvoted(case.heard, volume, case.now, times=case.times)
+        if because is not None and volume.pv not in covered:
+            return f"DRBD about its volume {volume.claim}: {because}"
+    return ""
 
 
 def is_it_a_storm(case: Case) -> Objection | None:

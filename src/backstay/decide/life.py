@@ -11,7 +11,8 @@
   Kubernetes marks the node is a consequence of the same silence, not a second witness. A kubelet
   that says "not ready" is alive.
 * A person's confirmation shortens the wait, but not to nothing: at least one renewal must have
-  been missed before our own eyes.
+  been missed before our own eyes. So does a storage that has lost the node as well: two kinds of
+  channel are silent then, and what was suspected is no mere delay.
 * Life is a value that we saw change after suspicion began. It ends everything but the return.
 * A life belongs to one boot. A new boot id is a new life: whatever was decided about the old one
   is over.
@@ -40,13 +41,15 @@ def step(
     *,
     times: Times,
     confirmed: bool = False,
+    cut_off: bool = False,
     proven: bool = False,
     recovered: bool = False,
     clean: bool = False,
 ) -> NodeLife:
     """Where the node stands now. Total: any facts in any state lead somewhere.
 
-    ``confirmed``: a confirmation that counts is there. ``proven``: the proof held after the
+    ``confirmed``: a confirmation that counts is there. ``cut_off``: its storage has lost the node
+    too. ``proven``: the proof held after the
     barrier. ``recovered``: nothing is left to do. ``clean``: nothing of an incident is left on the
     node, neither running pods nor our taint.
     """
@@ -60,9 +63,8 @@ def step(
         if life.state is Life.SUSPECT:
             return born(facts, now)
         return _turn(life, Life.RETURNING, now, Reason.NodeReturned.because(node=facts.name))
-    return _decline(
-        life, facts, now, times, confirmed=confirmed, proven=proven, recovered=recovered
-    )
+    patience = times.confirmed if confirmed else times.suspect if cut_off else times.lost
+    return _decline(life, facts, now, patience, proven=proven, recovered=recovered)
 
 
 def shows_life(life: NodeLife, facts: NodeFacts) -> bool:
@@ -126,14 +128,13 @@ def _decline(
     life: NodeLife,
     facts: NodeFacts,
     now: float,
-    times: Times,
+    patience: float,
     *,
-    confirmed: bool,
     proven: bool,
     recovered: bool,
 ) -> NodeLife:
     silent = silence(facts)
-    if life.state is Life.SUSPECT and silent >= (times.confirmed if confirmed else times.lost):
+    if life.state is Life.SUSPECT and silent >= patience:
         return _turn(life, Life.LOST, now, _silent(Reason.NodeLost, facts, silent))
     if life.state is Life.LOST and proven:
         return _turn(life, Life.PROVEN, now, life.why)

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from backstay.decide import life as lives
+from backstay.decide import quorum
+from backstay.model.drbd import ResourceSight, resource_of
 from backstay.model.evidence import (
     Answer,
     Confirmation,
@@ -135,6 +137,11 @@ def refuted(heard: Heard) -> Why | None:
         if sign is not None and is_about(confirmation, facts):
             return Reason.EvidenceContradicted.because(node=facts.name, sign=sign)
     return None
+
+
+def is_cut_off(heard: Heard) -> bool:
+    """Whether its storage has lost the node too, and so a second kind of channel."""
+    return any(quorum.shut_out(each) is None for each in heard.testimony.quorums)
 
 
 def is_hastened(heard: Heard, now: float, *, times: Times) -> bool:
@@ -259,6 +266,39 @@ def _refused(fence: Fence, heard: Heard) -> Iterator[str]:
             yield volume.pv
 
 
+def _outvoted(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
+    """All resources that DRBD has shut the node out of, together."""
+    sights = [
+        each for each in heard.testimony.quorums if quorum.settled(each, now, times=times) is None
+    ]
+    volumes = {v.pv for v in heard.volumes for sight in sights if v.pv and is_of(v, sight)}
+    if volumes:
+        who = " and ".join(sorted({node for sight in sights for node in quorum.survivors(sight)}))
+        lasted = min(int(now - (sight.since or now)) for sight in sights)
+        yield _about(
+            heard,
+            EvidenceKind.STORAGE_QUORUM,
+            source="DRBD",
+            detail=f"{who} have the quorum without it, for {lasted} s",
+            observed_at=min(sight.observed_at for sight in sights),
+            volumes=tuple(sorted(volumes)),
+        )
+
+
+def is_of(volume: Volume, sight: ResourceSight) -> bool:
+    """Whether the volume is on that resource, and written to by the node that mounts it."""
+    same = sight.driver in ("", volume.driver)
+    return same and not volume.exported and sight.resource == resource_of(volume.handle, volume.pv)
+
+
+def why_not_outvoted(heard: Heard, volume: Volume, now: float, *, times: Times) -> str | None:
+    """What DRBD has to say against it, in words; None where it has nothing to say of it."""
+    for sight in heard.testimony.quorums:
+        if is_of(volume, sight):
+            return quorum.settled(sight, now, times=times)
+    return None
+
+
 def _stopped(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
     for stop in heard.testimony.stops:
         yield _about(
@@ -323,7 +363,7 @@ def sound_silences(heard: Heard, now: float, times: Times) -> list[Silence]:
 
 
 _RULES: tuple[Rule, ...] = (
-    _confirmed, _out_of_service, _provider_off, _fenced, _stopped, _presumed,
+    _confirmed, _out_of_service, _provider_off, _fenced, _outvoted, _stopped, _presumed,
 )  # fmt: skip
 
 
@@ -344,18 +384,18 @@ def _uncovered(evidence: Evidence, workload: Workload, terms: Terms) -> str | No
             mine = any(pod.uid == evidence.guest for pod in workload.pods)
             return None if mine else "another guest was stopped"
         case Scope.VOLUMES:
-            return _unfenced(evidence, workload, terms)
+            return _open_to_writes(evidence, workload, terms)
 
 
-def _unfenced(evidence: Evidence, workload: Workload, terms: Terms) -> str | None:
+def _open_to_writes(evidence: Evidence, workload: Workload, terms: Terms) -> str | None:
     if terms.singleton:
         return "it must not run twice even without its volumes"
     if workload.also_writes:
-        return f"it also writes to {workload.also_writes[0]}, which is not fenced"
+        return f"it also writes to {workload.also_writes[0]}, which is not covered"
     if not workload.volumes:
-        return "it has no volumes by which it could be fenced"
+        return "it has no volumes of which that could be said"
     open_ones = [volume for volume in workload.volumes if volume.pv not in evidence.volumes]
-    return f"its volume {open_ones[0].claim} is not fenced" if open_ones else None
+    return f"its volume {open_ones[0].claim} is not covered" if open_ones else None
 
 
 def _unconsented(workload: Workload, terms: Terms) -> str | None:

@@ -12,6 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
+from backstay.model.drbd import ResourceSight
+
 
 class Scope(StrEnum):
     """What a piece of evidence speaks of."""
@@ -45,6 +47,7 @@ class EvidenceKind(StrEnum):
     REBOOTED = "Rebooted"
     PROVIDER_OFF = "ProviderOff"
     STORAGE_FENCED = "StorageFenced"
+    STORAGE_QUORUM = "StorageQuorum"
     GUEST_STOPPED = "GuestStopped"
     OPERATOR_CONFIRMED = "OperatorConfirmed"
     FOREIGN_ASSERTION = "ForeignAssertion"
@@ -61,6 +64,7 @@ class EvidenceKind(StrEnum):
 
 _SCOPES = {
     EvidenceKind.STORAGE_FENCED: Scope.VOLUMES,
+    EvidenceKind.STORAGE_QUORUM: Scope.VOLUMES,
     EvidenceKind.GUEST_STOPPED: Scope.GUEST,
 }
 _STRENGTHS = {
@@ -207,6 +211,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     taint: OutOfService | None = None
     fences: tuple[Fence, ...] = ()
+    quorums: tuple[ResourceSight, ...] = ()
     provider: ProviderState | None = None
     stops: tuple[GuestStop, ...] = ()
     stopping: tuple[str, ...] = ()
@@ -219,6 +224,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Testimony(
             taint=self.taint or other.taint,
             fences=self.fences + other.fences,
+            quorums=self.quorums + other.quorums,
             provider=self.provider or other.provider,
             stops=self.stops + other.stops,
             stopping=self.stopping + other.stopping,

@@ -45,6 +45,8 @@ class VolumeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     driver: str = ""
     cluster: str = ""
     shared: bool = False
+    handle: str = ""
+    exported: bool = False
 
 
 class WorkloadRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

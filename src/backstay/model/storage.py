@@ -29,6 +29,8 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
     pv: str
     driver: str = ""
     cluster: str = ""
+    handle: str = ""
+    exported: bool = False
     shared: bool = False
 
     @property

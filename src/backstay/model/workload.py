@@ -49,6 +49,10 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the clusters of its driver it is in, if the driver tells them apart."""
     secret: str = ""
     """The secret (``namespace/name``) with which its driver is told what to do with it."""
+    handle: str = ""
+    """What its driver calls it."""
+    exported: bool = False
+    """Its driver serves it over NFS: whoever writes to the disk is not the node that mounts it."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

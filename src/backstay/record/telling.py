@@ -261,6 +261,8 @@ def _volumes(verdict: Verdict) -> tuple[VolumeRecord, ...]:
             volume.driver,
             volume.cluster,
             bool(_SHARED.intersection(volume.access_modes)),
+            volume.handle,
+            volume.exported,
         )
         for volume in verdict.workload.volumes
         if volume.pv

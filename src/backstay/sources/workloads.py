@@ -319,6 +319,8 @@ def _volume(node: str, key: str, details: Details) -> Volume:
         only_on=node if bound else "",
         cluster=volume.cluster if volume else "",
         secret=volume.secret if volume else "",
+        handle=volume.handle if volume else "",
+        exported=volume is not None and volume.exported,
     )
 
 
