@@ -37,7 +37,7 @@ from backstay.record.blackbox import BlackBox
 from backstay.record.callers import Callers
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
-from backstay.record.incidents import IncidentBook
+from backstay.record.incidents import IncidentBook, KeptIncident
 from backstay.record.metrics import Metrics
 from backstay.record.notify import Notifier, Turn
 from backstay.record.pulse import Pulse
@@ -179,6 +179,7 @@ class App:
         self.operator.configs.subscribe(self._config_changed)
         self.operator.asked.subscribe(self._policy_changed)
         self.operator.confirmed.subscribe(self._confirmation_changed)
+        self.book.kept.subscribe(self._incident_changed)
 
     async def run(self) -> None:
         """Until cancelled. On the way out the lease is given up and the last words are said.
@@ -194,6 +195,7 @@ class App:
             tasks.spawn(EndpointWatch(self._client, rng=self._seams.rng).run(), name="endpoints")
             tasks.spawn(self.nodes.run(), name="nodes")
             tasks.spawn(self.operator.run(), name="operator")
+            tasks.spawn(self.book.follow(), name="incidents")
             for source in self.sources:
                 tasks.spawn(source.run(), name=source.name)
             tasks.spawn(self.past.run(), name="past")
@@ -277,6 +279,10 @@ class App:
 
     def _policy_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
         self.loop.looked()
+
+    def _incident_changed(self, old: KeptIncident | None, new: KeptIncident | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self.loop.deleted(old.uid)
 
     # What it says of itself
 
@@ -378,6 +384,7 @@ class App:
             ("configs", self.operator.configs),
             ("policies", self.operator.asked),
             ("confirmations", self.operator.confirmed),
+            ("incidents", self.book.kept),
         ]
 
     def _trouble(self) -> list[NodeStatus]:

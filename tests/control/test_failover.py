@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.decide import failover
 from backstay.decide.failover import CHAIN, Check
 from backstay.kube.resource import NODES, PODS
@@ -580,3 +580,55 @@ def test_a_virt_handler_that_outlived_its_kubelet_and_then_died_holds_nobody_for
         await s.until(lambda: all(len(s.copies(vm)) == 1 for vm in FOUR), timeout=180)
 
     assert play(scene).doubles == []
+
+
+def test_a_deleted_incident_is_written_again_at_the_next_look_and_once_for_each_look() -> None:
+    """Though nothing is new: and only by the leader, and without measuring anything twice."""
+
+    async def scene(s: Scene) -> None:
+        victim = await set_up(s, "a")
+        s.start_controller("backstay-2")
+        s.cluster.nodes[victim].kill()
+        await until_lost(s, victim)
+        await asyncio.sleep(60)
+        first = await s.incident()
+        opened: list[str] = []
+
+        def hear(commit: Commit) -> None:
+            if commit.before is None:
+                opened.append(commit.after.key[1])
+
+        s.cluster.api.store.follow(INCIDENTS.label, hear)
+        for seconds in range(10):
+            for each in (await s.client.list(INCIDENTS)).json()["items"]:
+                await s.client.delete(INCIDENTS, each["metadata"]["name"])
+            await asyncio.sleep(seconds % 2)
+        await asyncio.sleep(5)
+        again = await s.incident()
+        assert 1 <= len(opened) <= 4
+        assert await s.incidents() == 1
+        assert again.uid != first.uid
+        assert again.status.workloads == first.status.workloads
+        assert again.status.stages == first.status.stages
+        leader, standby = s.apps["backstay-1"], s.apps["backstay-2"]
+        assert leader.measured.stages.count(Stage.DETECT.value) == 1
+        assert standby.book.writes == 0
+
+    play(scene)
+
+
+def test_an_incident_that_somebody_has_touched_is_closed_all_the_same() -> None:
+    async def scene(s: Scene) -> None:
+        victim = await set_up(s, "a")
+        node = s.cluster.nodes[victim]
+        node.cut_off()
+        await until_lost(s, victim)
+        name = (await s.incident()).key
+        await asyncio.sleep(30)
+        note = {"metadata": {"annotations": {"example.com/seen-by": "bob"}}}
+        await s.client.merge_patch(INCIDENTS, name, note)
+        node.heal()
+        await asyncio.sleep(90)
+        assert (await s.incident()).status.closed_at
+
+    play(scene)

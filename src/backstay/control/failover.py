@@ -130,6 +130,13 @@ class FailoverLoop:
         if self.queue is not None:
             self.queue.add(name)
 
+    def deleted(self, uid: str) -> None:
+        """An incident is gone from the API. If its case is still open, the next look at its node
+        writes it anew, and no look sooner: somebody may be deleting all that there is."""
+        for incident in self.incidents.values():
+            if incident.row.uid == uid:
+                incident.stale = True
+
     # What the leader does
 
     async def lead(self, term: Term) -> None:
@@ -157,8 +164,8 @@ class FailoverLoop:
         try:
             return await self._handle(term, name)
         except (Conflict, NotFound):
-            # Somebody else has written, or deleted it: what we know of it is out of date.
-            self.incidents.pop(name, None)
+            if (incident := self.incidents.get(name)) is not None:
+                incident.stale = True
             raise
 
     async def _handle(self, term: Term, name: str) -> Result:
@@ -346,14 +353,14 @@ class FailoverLoop:
     async def _incident_of(self, snapshot: Snapshot, term: Term) -> OpenIncident:
         facts = snapshot.facts
         known = self.incidents.get(facts.name)
-        boot = (facts.uid, snapshot.life.boot_id)
-        if known is not None and (known.row.spec.node_uid, known.row.spec.boot_id) == boot:
-            return known
         spec = IncidentSpec(facts.name, facts.uid, snapshot.life.boot_id)
+        same = known is not None and known.row.spec == spec
+        if known is not None and same and not known.stale:
+            return known
         row = await self._book.open(spec, not_after=term.require())
         opened = self.incidents[facts.name] = OpenIncident(self._book, row)
         anew = not row.status.opened_at
-        if anew:
+        if anew and not same:
             # Of what was measured before, nothing belongs to this one.
             self._laps.pop(facts.name, None)
             self._took(Stage.DETECT, silence(facts), snapshot)
@@ -362,9 +369,21 @@ class FailoverLoop:
 
     # A node that is back, or gone
 
+    async def _known_incident(self, name: str) -> OpenIncident | None:
+        """The open one as it is now, if there is one. What comes to its end is not begun anew."""
+        known = self.incidents.get(name)
+        if known is None or not known.stale:
+            return known
+        row = await self._book.adopt(known.row.spec)
+        if row is None:
+            del self.incidents[name]
+            return None
+        read = self.incidents[name] = OpenIncident(self._book, row)
+        return read
+
     async def _receive_back(self, snapshot: Snapshot, decision: Decision, term: Term) -> Result:
         facts = snapshot.facts
-        incident = self.incidents.get(facts.name)
+        incident = await self._known_incident(facts.name)
         if incident is not None:
             laps = self._laps_of(snapshot)
             arrived = await self._arrivals.look(facts, incident, laps, self._observer.policy)
@@ -406,7 +425,7 @@ class FailoverLoop:
         For whoever has just begun to look nobody is silent yet: without a sign of life that we saw
         ourselves, an incident of somebody before us is not over.
         """
-        incident = self.incidents.get(name)
+        incident = await self._known_incident(name)
         if incident is not None and not _heard_of(snapshot, incident):
             return Again(_SOON)
         if not await self._lift_fences(snapshot, incident, term):
@@ -423,7 +442,7 @@ class FailoverLoop:
         return Done()
 
     async def _forget(self, name: str, term: Term) -> Result:
-        incident = self.incidents.get(name)
+        incident = await self._known_incident(name)
         self._let_be(name)
         if incident is not None:
             await self._close(name, incident, Reason.NodeGone.because(node=name), term)

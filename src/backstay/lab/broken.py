@@ -396,6 +396,11 @@ class WithoutAWord(FailoverLoop):
         return await super()._fail_over(snapshot, decision, term)
 
 
+class WithoutMissing(FailoverLoop):
+    def deleted(self, uid: str) -> None:
+        return
+
+
 class InAHurry(FailoverLoop):
     def _is_clean(self, snapshot: Snapshot, incident: OpenIncident | None) -> bool:
         return True

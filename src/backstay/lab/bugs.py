@@ -38,6 +38,7 @@ from backstay.lab.broken import (
     WithoutIntent,
     WithoutLastRenewal,
     WithoutMark,
+    WithoutMissing,
     WithoutPreconditions,
     WithoutSettling,
     WithoutTaint,
@@ -598,6 +599,14 @@ BUGS: tuple[Bug, ...] = (
         frozenset({"HoldsAreTold"}),
         {"loop": WithoutAWord},
         cases.CUT_OFF,
+    ),
+    Bug(
+        "misses-no-incident",
+        "An incident that somebody has deleted is not written again.",
+        "control/failover.py: deleted",
+        frozenset({"HoldsAreTold"}),
+        {"loop": WithoutMissing},
+        cases.INCIDENT_DELETED,
     ),
 )
 

@@ -239,6 +239,15 @@ LEASE_DELETED = Scenario(
     until=120,
 )
 
+INCIDENT_DELETED = Scenario(
+    name="incident-deleted",
+    question="What if somebody deletes the incident of a node about which nothing can be done?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(_n2(5, Do.CUT), Step(at=60, do=Do.DELETE_INCIDENTS)),
+    until=140,
+)
+
 ADDRESS_TAKEN = Scenario(
     name="address-taken",
     question="What if somebody has given the address of a dead VM to another pod?",

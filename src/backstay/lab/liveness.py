@@ -126,9 +126,8 @@ class Patience:
         match commit.storage, commit.after.key:
             case LEASES.label, (labels.LEASE_NAMESPACE, node):
                 self._signs[node] = happening.at
-            case INCIDENTS.label, _ if commit.deleted:
-                # Somebody wants nothing told of it, and is told nothing until it lives and dies.
-                self._signs.pop(after["spec"]["node"], None)
+            case INCIDENTS.label, _ if commit.deleted and _is_open(after):
+                self._begin_anew(happening.at)
             case NODES.label, (_, node) if _boot(before) != _boot(after):
                 self._signs[node] = happening.at
             case LEASES.label, (_OURS.namespace, _OURS.lease):
@@ -143,7 +142,8 @@ class Patience:
         self._term = term
 
     def _begin_anew(self, now: float) -> None:
-        """Whoever leads now has looked since this moment, and not before."""
+        """Whoever leads now has looked since this moment, and not before; or what was told is gone,
+        and has to be told again."""
         self._proven.clear()
         self._signs = dict.fromkeys(self._signs, now)
 
@@ -250,10 +250,10 @@ class Patience:
         """What open incidents say of each pod of the node, by uid."""
         found: dict[str, Json] = {}
         for stored in self._witness.store.all(INCIDENTS.label):
-            status = stored.object.get("status") or {}
-            if stored.object["spec"]["node"] != node or status.get("closedAt"):
+            incident = stored.object
+            if incident["spec"]["node"] != node or not _is_open(incident):
                 continue
-            for record in status.get("workloads") or ():
+            for record in (incident.get("status") or {}).get("workloads") or ():
                 found |= dict.fromkeys(record.get("uids") or (), record)
         return found
 
@@ -321,6 +321,10 @@ class Flight:
             return await self.files.names(self.directory)
         except FileNotFoundError:
             return []
+
+
+def _is_open(incident: Json) -> bool:
+    return not (incident.get("status") or {}).get("closedAt")
 
 
 def _boot(node: Json | None) -> str:

@@ -7,12 +7,15 @@
   to decide anew. The same goes for an outcome that is not known.
 * ``open`` first looks for an open incident of the same boot. Asked again after an answer that was
   lost, or by the next leader, it finds what is there.
+* ``follow`` keeps an eye on which there are. ``kept`` tells whoever subscribes to it of one that is
+  deleted, for nobody else would: what is no news is not written, and so is not missed.
 * An intent is written before a batch of writes and its outcome after it (``telling``).
 * Every write carries ``not_after``, the end of the right to act.
 """
 
 import logging
 from collections.abc import Mapping
+from typing import NoReturn
 
 import msgspec
 
@@ -24,9 +27,11 @@ from backstay.apis.backstay import (
     IncidentSpec,
     incident_row,
 )
+from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import AlreadyExists
 from backstay.kube.projection import Meta, Projection
+from backstay.kube.reflector import Reflector
 from backstay.model.incident import IncidentStatus, Intent
 from backstay.model.labels import COMPONENT, MANAGER
 from backstay.model.reasons import Why
@@ -57,20 +62,22 @@ class _EpochWire(msgspec.Struct, frozen=True):
     status: _Epochs = _Epochs()
 
 
-class _EpochRow(msgspec.Struct, frozen=True):
+class KeptIncident(msgspec.Struct, frozen=True, gc=False):
+    """That there is one, and the highest epoch in it."""
+
     key: str
     uid: str
     version: str
     epoch: int
 
 
-def _epoch_row(wire: _EpochWire) -> _EpochRow:
+def _kept(wire: _EpochWire) -> KeptIncident:
     meta, status = wire.metadata, wire.status
     intent = status.intent.epoch if status.intent else 0
-    return _EpochRow(meta.key, meta.uid, meta.resource_version, max(status.epoch, intent))
+    return KeptIncident(meta.key, meta.uid, meta.resource_version, max(status.epoch, intent))
 
 
-_EPOCHS: Projection[_EpochWire, _EpochRow] = Projection(_EpochWire, _epoch_row)
+_EPOCHS: Projection[_EpochWire, KeptIncident] = Projection(_EpochWire, _kept)
 
 
 class IncidentBook:
@@ -78,6 +85,7 @@ class IncidentBook:
 
     def __init__(self, client: KubeClient, *, wall: WallClock, rng: Rng) -> None:
         self.writes = 0
+        self.kept: Cache[KeptIncident] = Cache()
         self._client = client
         self._wall = wall
         self._rng = rng
@@ -85,6 +93,10 @@ class IncidentBook:
     @property
     def now_text(self) -> str:
         return telling.time_text(self._wall.now())
+
+    async def follow(self) -> NoReturn:
+        """Keep ``kept`` up to date, until cancelled."""
+        await Reflector(self._client, INCIDENTS, _EPOCHS, self.kept, rng=self._rng).run()
 
     # Reading, always what is true now
 
