@@ -22,6 +22,8 @@ from backstay.control.observe import Observer
 from backstay.control.sweep import Sweeper
 from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN, Check
+from backstay.drivers.linstor.client import Linstor
+from backstay.drivers.linstor.stream import Promotions
 from backstay.drivers.openstack import OpenStack
 from backstay.drivers.provider import Provider
 from backstay.kube.cache import Cache
@@ -47,6 +49,7 @@ from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
 from backstay.sources.fences import FenceSource
 from backstay.sources.guests import GuestSource
+from backstay.sources.linstor import LinstorSource
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
 from backstay.sources.past import ApiWentBack, Past
@@ -76,6 +79,7 @@ class Parts(TypedDict, total=False):
     leadership: type[Leadership]
     reach: type[ReachSource]
     provider: Provider | None
+    linstor: type[LinstorSource]
     sweeper: type[Sweeper]
 
 
@@ -96,6 +100,7 @@ class App:
         observer: type[Observer] = Observer,
         leadership: type[Leadership] = Leadership,
         reach: type[ReachSource] = ReachSource,
+        linstor: type[LinstorSource] = LinstorSource,
         sweeper: type[Sweeper] = Sweeper,
         past: Past | None = None,
         provider: Provider | None = None,
@@ -131,9 +136,11 @@ class App:
         self.guests = guests(client, self.nodes, interval=settings.poll_leases)
         fences = FenceSource(client, interval=settings.poll_leases)
         provider = provider or _provider(settings, seams)
+        self.linstor = _linstor(settings, seams, self.nodes, linstor)
         self.sources: tuple[Source, ...] = (
             self.reach, self.guests, TaintSource(client, self.nodes), fences,
             *_asking(provider, client, self.nodes, interval=settings.knock),
+            *([self.linstor] if self.linstor is not None else ()),
         )  # fmt: skip
         history = History(seams.wall)
         self.observer = observer(
@@ -145,6 +152,7 @@ class App:
             observer=self.observer,
             history=history,
             fences=fences,
+            linstor=self.linstor,
             guard=guard(client, self.observer, times=times, chain=chain, wall=seams.wall),
             machines=machines(client, self.observer, times=times, chain=chain),
             book=self.book,
@@ -180,6 +188,8 @@ class App:
         self.operator.asked.subscribe(self._policy_changed)
         self.operator.confirmed.subscribe(self._confirmation_changed)
         self.book.kept.subscribe(self._incident_changed)
+        if self.linstor is not None:
+            self.linstor.subscribe(self.loop.consider)
 
     async def run(self) -> None:
         """Until cancelled. On the way out the lease is given up and the last words are said.
@@ -347,6 +357,9 @@ class App:
             yield Reason.ApiRolledBack.because(because=self.past.words).sentence
         if self.past.trouble:
             yield f"The API's version is kept in memory alone: {self.past.trouble}."
+        if self.linstor is not None:
+            now = asyncio.get_running_loop().time()
+            yield from (why.sentence for why in self.linstor.notes(now))
         for source in self.sources:
             if source.trouble:
                 yield f"{source.trouble[0].upper()}{source.trouble[1:]}."
@@ -444,6 +457,22 @@ def _provider(settings: Settings, seams: Seams) -> Provider | None:
     if not settings.openstack:
         return None
     return OpenStack(seams.transport, seams.files, settings.openstack)
+
+
+def _linstor(
+    settings: Settings, seams: Seams, nodes: NodeSource, made_of: type[LinstorSource]
+) -> LinstorSource | None:
+    if settings.linstor is None:
+        return None
+    linstor = Linstor(seams.transport, seams.files, settings.linstor)
+    return made_of(
+        linstor,
+        Promotions(linstor, rng=seams.rng),
+        nodes,
+        terms=settings.linstor_terms,
+        interval=settings.poll_leases,
+        patience=settings.times.fresh,
+    )
 
 
 def _asking(

@@ -6,9 +6,11 @@ import re
 
 import msgspec
 
+from backstay.drivers.linstor.access import Access
 from backstay.kube.lease import LeaseTimes
 from backstay.model.policy import Times
 from backstay.record.notify import Webhook
+from backstay.sources.linstor import LinstorTerms
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +20,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``webhook`` is whom else to tell. ``node_name`` is the node that it runs on: without it, what it
     cannot reach proves nothing. ``knock`` is how often a silent node is knocked at.
     ``openstack`` is a directory with the credential by which Nova is asked whether a node's machine
-    is off; without one nobody is asked.
+    is off; without one nobody is asked. ``linstor`` is where LINSTOR's controllers are; without it
+    DRBD is not asked whom it has shut out.
     """
 
     identity: str
@@ -34,11 +37,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recorder: str = ""
     webhook: Webhook | None = None
     openstack: str = ""
+    linstor: Access | None = None
+    linstor_terms: LinstorTerms = LinstorTerms()
 
     @property
     def fingerprint(self) -> str:
         """Of what all controllers of one cluster should have in common."""
-        shared = msgspec.json.encode((self.times, self.lease_times, self.poll_leases))
+        terms = self.linstor_terms if self.linstor is not None else None
+        shared = msgspec.json.encode((self.times, self.lease_times, self.poll_leases, terms))
         return hashlib.sha256(shared).hexdigest()[:8]
 
     @property

@@ -30,6 +30,7 @@ from backstay.control.machines import Machines
 from backstay.control.observe import Observer
 from backstay.control.tell import Teller
 from backstay.control.volumes import Volumes
+from backstay.control.witnesses import Witnesses
 from backstay.decide.failover import Check, Decision, Snapshot, decide
 from backstay.decide.guests import aftermath
 from backstay.decide.life import silence
@@ -51,6 +52,7 @@ from backstay.record.metrics import Stage
 from backstay.record.telling import Advance
 from backstay.seam.clock import Rng
 from backstay.sources.fences import FenceSource
+from backstay.sources.linstor import LinstorSource
 from backstay.sources.nodes import NodeSource
 
 _PARALLEL = 8
@@ -82,6 +84,7 @@ class FailoverLoop:
         history: History,
         guard: Guard,
         fences: FenceSource,
+        linstor: LinstorSource | None,
         machines: Machines,
         book: IncidentBook,
         teller: Teller,
@@ -111,6 +114,7 @@ class FailoverLoop:
         self._in_a_storm = asyncio.Lock()
         self._volumes = Volumes(guard, times=times)
         self._fences = Fences(guard, fences, times=times)
+        self._witnesses = Witnesses(guard, linstor, times=times)
 
     # What everybody does
 
@@ -215,6 +219,7 @@ class FailoverLoop:
         moments: list[Why] = []
         told = partial(self._note, snapshot, moments)
         outcome, freed = Outcome(), ""
+        await self._witnesses.bring_back(snapshot, incident, term=term, told=told)
         if decision.releases:
             outcome = await self._release(snapshot, incident, moments, term)
         else:
@@ -459,6 +464,7 @@ class FailoverLoop:
         self._teller.forget(name)
         self._volumes.forget(name)
         self._fences.forget(name)
+        self._witnesses.forget(name)
         for kept in (self.decisions, self._laps, self._waiting_since, self._quiet_since):
             kept.pop(name, None)
 

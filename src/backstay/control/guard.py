@@ -16,6 +16,8 @@
 * **Volumes.** Once the pods are gone, the dead node is relieved of the volumes that they had
   (``decide/detach.py``), or put out of service as a whole where the configuration prefers that.
   It is announced, looked at closely and decided like a removal.
+* **LINSTOR's controller** is marked without proof, and never removed: its word is needed to have
+  any (``decide/succession.py``).
 * **Fences** of the storage are put up before there is proof, to get it (``decide/fencing.py``).
 * Every write carries the end of our term: a process that was stopped in between sends nothing.
 * One intent is written before the first deed of a batch and one outcome after the last. What a
@@ -38,6 +40,7 @@ from backstay.decide.detach import Holdings, Plan, plan
 from backstay.decide.failover import Check, Decision, Snapshot, decide
 from backstay.decide.fencing import decide_fencing
 from backstay.decide.proof import words
+from backstay.decide.succession import to_be_succeeded
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
@@ -141,6 +144,26 @@ class Guard:
         await self._mark(targets, term)
         told(Reason.BarrierRaised.because(node=node, count=len(pods)))
         return await self._remove_what_is_proven(node, targets, term, told)
+
+    async def succeed(
+        self, node: str, *, term: Term, incident: OpenIncident
+    ) -> tuple[Workload, ...]:
+        """Marks LINSTOR's controller on the node, so that another takes its place; nothing is
+        removed. The taint comes first here, too: else it might be put back on the same node."""
+        before = await self._observer.look_closely(node)
+        targets = () if before is None else self._succeeded(before)
+        if before is None or not targets:
+            return ()
+        pods = [pod for workload in targets for pod in workload.pods]
+        names = tuple(f"{pod.key}/{pod.uid}" for pod in pods)
+        await incident.announce(Step.SUCCESSION, names, epoch=term.epoch, not_after=term.require())
+        if not await self._keep_scheduler_away(before, term):
+            return ()
+        await self._mark(targets, term)
+        return targets
+
+    def _succeeded(self, snapshot: Snapshot) -> tuple[Workload, ...]:
+        return to_be_succeeded(snapshot, times=self._times)
 
     async def detach(
         self, node: str, owed: Sequence[Owed], *, term: Term, incident: OpenIncident

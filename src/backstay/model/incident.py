@@ -93,6 +93,7 @@ class Step(StrEnum):
     DETACH = "Detach"
     FENCE = "Fence"
     REMOVAL = "Removal"
+    SUCCESSION = "Succession"
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -56,6 +56,13 @@ VIEW = f"{GROUP}/view"
 """On a lease of ours: as a label ``"true"``, as an annotation what a controller sees of silent
 nodes."""
 
+LINSTOR_CONTROLLER = (
+    ("app.kubernetes.io/component", "linstor-controller"),
+    ("role", "piraeus-controller"),
+)
+"""Either marks a pod of LINSTOR's controller: as Piraeus' operator names it since its second
+version, and before."""
+
 LEASE_NAMESPACE = "kube-node-lease"
 
 HEARTBEAT = "kubevirt.io/heartbeat"

@@ -441,6 +441,23 @@ class Reason(Enum):
         "Looked at again after the barrier, the storage still refuses the node. Whether the node "
         "is dead does not matter then to what has all its volumes there.",
     )
+    LinstorReplaced = Entry(
+        "LINSTOR's controller ({workload}) was on {node}: it is marked as deleted, so that another "
+        "starts elsewhere.",
+        "Without it nobody can say whom DRBD has shut out. It has no volumes of its own, and "
+        "Kubernetes would replace it after five minutes anyway; nothing is removed from the node.",
+    )
+    LinstorIsBack = Entry(
+        "LINSTOR speaks again, {seconds} s after its controller on {node} was replaced.",
+        "Its successor has heard from the satellites: what DRBD says can be proof again.",
+    )
+    CutOffFromStorage = Entry(
+        "{node} is alive, but DRBD has shut it out of {resources}: what runs there cannot write.",
+        "The other replicas have the quorum and have lost the node, while Kubernetes hears of it. "
+        "Nothing is taken from a node that is alive; its pods hang until it reaches the others "
+        "again, or is switched off.",
+        "drbdadm status on {node}, then mend its replication network, or reboot it",
+    )
     FenceUnanswered = Entry(
         "The fence {fence} against {node} does not hold: {because}.",
         "The storage was asked to refuse the node and has not said that it does. Nothing rests on "

@@ -1,0 +1,353 @@
+"""LINSTOR: which nodes DRBD has shut out of which resources.
+
+LINSTOR's event stream says when a replica becomes able to take over. That is a hint and no more: it
+names neither who was lost nor who still writes, it comes twice or late, and a connection without a
+heartbeat can be dead for days. A hint makes us look, and so does the silence of a node; what
+counts is what the controller answers then:
+
+* Every replica of the resource is asked for at once. Each says for its own end whether it is
+  connected to the others; ``decide/quorum.py`` says whether they have shut a node out.
+* It is looked at again and again while it lasts. One look that shows otherwise, a hint that nobody
+  could take over any more, or a time without looks, and the grace begins anew: a state that is seen
+  now and again is not one that has lasted.
+* That a replica speaks is proven by its own node: its Kubernetes lease was seen to change since.
+  LINSTOR may call a satellite online that died long ago.
+* While the stream is down nothing rests on any of it: changes between two looks would be missed.
+
+Right before something is done, all of it is asked for once more, the options that may have been
+changed meanwhile included.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import msgspec
+
+from backstay.decide.quorum import shut_out
+from backstay.drivers.linstor.client import Linstor
+from backstay.drivers.linstor.errors import LinstorError, NotThere, Unreachable
+from backstay.drivers.linstor.stream import Promotions
+from backstay.drivers.linstor.wire import Options, Promotion, Replica
+from backstay.model.drbd import ReplicaSight, ResourceSight, resource_of
+from backstay.model.evidence import Testimony
+from backstay.model.node import NodeFacts
+from backstay.model.reasons import Reason, Why
+from backstay.model.workload import Workload
+from backstay.sources.nodes import NodeSource
+
+_AT_ONCE = 16
+"""How many questions are under way at a time."""
+
+
+class LinstorTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """``driver`` is the CSI driver whose volumes are LINSTOR's; empty for any. The graces are for
+    how long a node must have been shut out of a resource: the first time that we see that of the
+    resource, and any other time."""
+
+    driver: str = "linstor.csi.linbit.com"
+    new_grace: float = 45.0
+    known_grace: float = 45.0
+
+
+@dataclass
+class _Lap:
+    """One look at several resources. ``over`` means that nobody needs to be asked any more."""
+
+    started: float
+    online: frozenset[str]
+    replicas: dict[str, tuple[Replica, ...]] = field(default_factory=dict)
+    trouble: str = ""
+    over: bool = False
+
+    def failed(self, error: LinstorError) -> None:
+        self.trouble = str(error)
+        self.over = self.over or isinstance(error, Unreachable)
+
+
+class LinstorSource:
+    """See the module; a ``Source``. It looks every ``interval`` seconds; after ``patience`` without
+    a look, what was seen before has not lasted."""
+
+    name = "linstor"
+
+    def __init__(
+        self,
+        linstor: Linstor,
+        promotions: Promotions,
+        nodes: NodeSource,
+        *,
+        terms: LinstorTerms,
+        interval: float,
+        patience: float,
+    ) -> None:
+        self.promotions = promotions
+        self._linstor = linstor
+        self._nodes = nodes
+        self._terms = terms
+        self._interval = interval
+        self._patience = patience
+        self._trouble = ""
+        self._looked_at: float | None = None
+        self._watched: frozenset[str] = frozenset()
+        self._hints: dict[str, dict[str, bool | None]] = {}
+        self._tracks: dict[tuple[str, str], ResourceSight] = {}
+        """What the last look showed, by resource and node."""
+        self._known: set[str] = set()
+        self._due: set[str] = set()
+        self._news = asyncio.Event()
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._subscribers: list[Callable[[str], None]] = []
+
+    def subscribe(self, told: Callable[[str], None]) -> None:
+        """``told`` is called with the name of a node of which there may be something new."""
+        self._subscribers.append(told)
+
+    @property
+    def trouble(self) -> str:
+        if self._trouble:
+            return f"LINSTOR cannot be asked: {self._trouble}"
+        return self._deaf
+
+    @property
+    def _deaf(self) -> str:
+        if self.promotions.connected:
+            return ""
+        because = f": {self.promotions.trouble}" if self.promotions.trouble else ""
+        return f"LINSTOR's events are not heard{because}"
+
+    def age(self, now: float) -> float | None:
+        heard = [each for each in (self.promotions.last_renewed, self._looked_at) if each]
+        return now - max(heard) if heard else None
+
+    def notes(self, now: float) -> list[Why]:
+        """Of nodes that Kubernetes hears of, and that their storage has lost all the same."""
+        found: dict[str, list[str]] = {}
+        for (resource, node), sight in self._sights():
+            if sight.since is not None and now - sight.since >= sight.grace:
+                found.setdefault(node, []).append(resource)
+        return [
+            Reason.CutOffFromStorage.because(node=node, resources=_some(resources))
+            for node, resources in found.items()
+            if node in self._nodes.lively
+        ]
+
+    async def run(self) -> NoReturn:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(
+                self.promotions.run(self._heard, self._renewed), name="linstor-events"
+            )
+            while True:
+                await self._wait()
+                await self._look_at(self._interesting())
+
+    def watch(self, nodes: Sequence[NodeFacts]) -> None:
+        self._watched = frozenset(node.name for node in nodes)
+        self._news.set()
+
+    def testimony(self, node: NodeFacts) -> Testimony:
+        return self._testimony(node.name, after=0.0)
+
+    async def ask(self, node: NodeFacts, workloads: Sequence[Workload]) -> Testimony:
+        started = asyncio.get_running_loop().time()
+        mine = {resource for resource, name in self._tracks if name == node.name}
+        await self._look_at(mine | self._resources_of(workloads))
+        return self._testimony(node.name, after=started)
+
+    def _testimony(self, node: str, *, after: float) -> Testimony:
+        deaf = self._deaf
+        return Testimony(
+            quorums=tuple(
+                msgspec.structs.replace(sight, view=deaf) if deaf else sight
+                for (_, name), sight in self._sights()
+                if name == node and sight.observed_at >= after
+            )
+        )
+
+    def _sights(self) -> list[tuple[tuple[str, str], ResourceSight]]:
+        return sorted(self._tracks.items(), key=lambda each: each[0])
+
+    def _resources_of(self, workloads: Sequence[Workload]) -> set[str]:
+        return {
+            resource_of(volume.handle, volume.pv)
+            for workload in workloads
+            for volume in workload.volumes
+            if volume.pv and not volume.exported and self._terms.driver in ("", volume.driver)
+        }
+
+    # What LINSTOR hints at
+
+    def _heard(self, promotion: Promotion) -> None:
+        hints = self._hints.setdefault(promotion.resource, {})
+        hints[promotion.node] = promotion.may_promote
+        if not any(hints.values()):
+            self._begin_anew(promotion.resource)
+        if self._is_worth_a_look(promotion.resource):
+            self._due.add(promotion.resource)
+            self._news.set()
+
+    def _renewed(self) -> None:
+        """All that there is has been said once more: what was not is gone."""
+        self._due |= {resource for resource in self._hints if self._is_worth_a_look(resource)}
+        self._news.set()
+
+    def _is_worth_a_look(self, resource: str) -> bool:
+        """Some replica could take over, and not all: either somebody is lost, or it is unused and a
+        satellite is away. What is in use, and what nobody uses, says the same everywhere."""
+        said = self._hints.get(resource, {}).values()
+        return any(said) and not all(said)
+
+    def _begin_anew(self, resource: str) -> None:
+        for key, sight in self._tracks.items():
+            if sight.resource == resource:
+                self._tracks[key] = msgspec.structs.replace(sight, since=None)
+
+    # Looking
+
+    async def _wait(self) -> None:
+        """For a hint; or, while there is something to keep an eye on, for the next lap."""
+        lasting = bool(self._tracks or self._watched)
+        if not self._due:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(self._interval if lasting else None):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    def _interesting(self) -> set[str]:
+        due, self._due = self._due, set()
+        tracked = {resource for resource, _ in self._tracks}
+        silent = {
+            name for name, hints in self._hints.items() if not self._watched.isdisjoint(hints)
+        }
+        return due | tracked | silent
+
+    async def _look_at(self, resources: Collection[str]) -> None:
+        """At all of them. What cannot be seen keeps its last look, which grows old; it stands in
+        nobody else's way, unless LINSTOR itself is out of reach."""
+        if not resources:
+            return
+        started = asyncio.get_running_loop().time()
+        try:
+            satellites = await self._linstor.satellites()
+        except LinstorError as error:
+            self._trouble = str(error)
+            return
+        lap = _Lap(started, frozenset(each.node for each in satellites if each.online))
+        async with asyncio.TaskGroup() as group:
+            for resource in sorted(resources):
+                group.create_task(self._read_replicas(resource, lap))
+        lost = {name: self._lost(found, lap.online) for name, found in lap.replicas.items()}
+        await self._take_all(lost, lap)
+        self._trouble = lap.trouble
+        if not lap.over:
+            self._looked_at = started
+
+    async def _read_replicas(self, resource: str, lap: _Lap) -> None:
+        async with self._turns:
+            if lap.over:
+                return
+            try:
+                lap.replicas[resource] = await self._linstor.replicas(resource)
+            except NotThere:
+                lap.replicas[resource] = ()
+                self._hints.pop(resource, None)
+            except LinstorError as error:
+                lap.failed(error)
+
+    async def _take_all(self, lost: Mapping[str, Collection[str]], lap: _Lap) -> None:
+        options = await self._linstor.options_of([name for name in lost if lost[name]])
+        for resource, nodes in lost.items():
+            self._forget(resource, keep=nodes)
+            option = options.get(resource)
+            if isinstance(option, LinstorError):
+                lap.failed(option)
+            elif option is not None:
+                for node in sorted(nodes):
+                    self._take(self._sight(resource, node, option, lap))
+
+    def _lost(self, replicas: Iterable[Replica], online: Collection[str]) -> set[str]:
+        """The nodes of which some replica says that it has lost them, and those that are silent in
+        Kubernetes' eyes: of them it should be known how things stand."""
+        if not all(each.drbd for each in replicas):
+            return set()
+        lost = {
+            peer
+            for each in replicas
+            if each.node in online and each.connections is not None
+            for peer, connected in each.connections.items()
+            if not connected
+        }
+        return (lost | self._watched) & {each.node for each in replicas}
+
+    def _sight(self, resource: str, node: str, options: Options, lap: _Lap) -> ResourceSight:
+        return ResourceSight(
+            resource=resource,
+            node=node,
+            driver=self._terms.driver,
+            observed_at=lap.started,
+            replicas=tuple(
+                ReplicaSight(
+                    node=each.node,
+                    diskful=each.diskful,
+                    online=each.node in lap.online,
+                    alive_at=self._alive_at(each.node),
+                    in_use=each.in_use,
+                    may_promote=each.may_promote,
+                    sees=_sees(each.connections, node),
+                )
+                for each in lap.replicas[resource]
+            ),
+            quorum=options.quorum,
+            two_primaries=options.two_primaries,
+        )
+
+    def _alive_at(self, node: str) -> float | None:
+        facts = self._nodes.facts(node)
+        return None if facts is None else facts.lease_changed_at
+
+    def _take(self, sight: ResourceSight) -> None:
+        now = asyncio.get_running_loop().time()
+        key = (sight.resource, sight.node)
+        before = self._tracks.get(key)
+        if before is not None and before.observed_at > sight.observed_at:
+            return
+        since, grace = None, self._terms.new_grace
+        if shut_out(sight) is None:
+            since, grace = self._lasting(sight, before, now)
+            self._known.add(sight.resource)
+        self._tracks[key] = msgspec.structs.replace(sight, since=since, grace=grace)
+        if since == now:
+            self._tell(sight.node)
+            # Whoever waits for the grace to end need not find that out by looking.
+            asyncio.get_running_loop().call_at(now + grace, self._tell, sight.node)
+
+    def _lasting(
+        self, sight: ResourceSight, before: ResourceSight | None, now: float
+    ) -> tuple[float, float]:
+        """Since when the node has been shut out, and for how long that has to last."""
+        if before is None or before.since is None:
+            known = sight.resource in self._known
+            return now, self._terms.known_grace if known else self._terms.new_grace
+        lasted = sight.observed_at - before.observed_at <= self._patience
+        return (before.since if lasted else now), before.grace
+
+    def _tell(self, node: str) -> None:
+        for told in self._subscribers:
+            told(node)
+
+    def _forget(self, resource: str, *, keep: Collection[str]) -> None:
+        gone = [key for key in self._tracks if key[0] == resource and key[1] not in keep]
+        for key in gone:
+            del self._tracks[key]
+
+
+def _sees(connections: Mapping[str, bool] | None, node: str) -> bool | None:
+    return None if connections is None else connections.get(node)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - 1
+    return names[0] + (f" and {more} more" if more else "")
