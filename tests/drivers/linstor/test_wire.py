@@ -1,0 +1,279 @@
+"""LINSTOR's JSON as values: what is left out stays unknown, and what cannot be read is not
+overlooked."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from backstay.drivers.linstor import wire
+from backstay.drivers.linstor.wire import Options, Promotion, Refusal, Satellite, Unreadable
+
+Json = dict[str, Any]
+
+
+def on_the_wire(node: str = "node-a", **changes: Any) -> Json:
+    """One replica as a controller sends it, with much that is none of our business."""
+    drbd = {
+        "drbd_resource_definition": {"peer_slots": 7, "port": 7000, "secret": "s3cret"},
+        "node_id": 0,
+        "drbd_volumes": [{"device_path": "/dev/drbd1000", "disk_state": "UpToDate"}],
+        "connections": {
+            "Node-B": {"connected": True, "message": "Connected"},
+            "node-c": {"connected": False, "message": "Connecting"},
+        },
+        "promotion_score": 10103,
+        "may_promote": False,
+    }
+    return {
+        "name": "PVC-1",
+        "node_name": node,
+        "layer_object": {"children": [{"type": "STORAGE"}], "type": "DRBD", "drbd": drbd},
+        "state": {"in_use": True},
+        "uuid": "e8ef8d6b",
+        "create_timestamp": 1700000000000,
+        **changes,
+    }
+
+
+def drbd(**fields: Any) -> Json:
+    return {"type": "DRBD", "drbd": fields}
+
+
+def replica(**changes: Any) -> wire.Replica:
+    (read,) = wire.replicas_from(msgspec.json.encode([on_the_wire(**changes)]), "pvc-1")
+    return read
+
+
+# Replicas
+
+
+def test_a_replica_is_read_with_its_names_in_lower_case() -> None:
+    assert replica(node="Node-A") == wire.Replica(
+        resource="pvc-1",
+        node="node-a",
+        drbd=True,
+        diskful=True,
+        in_use=True,
+        may_promote=False,
+        connections={"node-b": True, "node-c": False},
+    )
+
+
+@pytest.mark.parametrize("state", [None, {}, {"in_use": None}])
+def test_a_state_that_is_left_out_is_unknown(state: Json | None) -> None:
+    assert replica(state=state).in_use is None
+
+
+@pytest.mark.parametrize("said", [True, False, None])
+def test_whether_it_may_be_promoted_has_three_answers(said: bool | None) -> None:
+    assert replica(layer_object=drbd(may_promote=said)).may_promote is said
+    if said is None:
+        assert replica(layer_object=drbd()).may_promote is None
+
+
+def test_connections_that_are_not_reported_are_not_none_at_all() -> None:
+    assert replica(layer_object=drbd()).connections is None
+    assert replica(layer_object=drbd(connections={})).connections == {}
+
+
+@pytest.mark.parametrize(
+    ("connection", "connected"),
+    [
+        ({"connected": True}, True),
+        ({"connected": False}, False),
+        ({"message": "Connected"}, True),
+        ({"message": "StandAlone"}, False),
+        ({"connected": False, "message": "Connected"}, True),
+        ({"connected": True, "message": "Connecting"}, True),
+        ({}, None),
+    ],
+)
+def test_a_doubtful_connection_is_one(connection: Json, connected: bool | None) -> None:
+    found = replica(layer_object=drbd(connections={"node-b": connection})).connections
+    assert found is not None
+    assert found.get("node-b") is connected
+
+
+def test_peers_that_differ_in_case_only_are_one_and_connected_if_either_is() -> None:
+    connections = {"NODE-B": {"connected": True}, "node-b": {"connected": False}}
+    assert replica(layer_object=drbd(connections=connections)).connections == {"node-b": True}
+
+
+@pytest.mark.parametrize(
+    ("flags", "diskful"),
+    [
+        (None, True),
+        ([], True),
+        (["CLEAN", "SOMETHING_NEW"], True),
+        (["DISKLESS", "DRBD_DISKLESS"], False),
+        (["DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"], False),
+        (["drbd_diskless"], False),
+    ],
+)
+def test_its_flags_say_whether_it_has_a_disk(flags: list[str] | None, diskful: bool) -> None:
+    read = replica(flags=flags)
+    assert read.diskful is diskful
+    assert read.flags == {flag.upper() for flag in flags or ()}
+
+
+@pytest.mark.parametrize("layer", [{"type": "STORAGE"}, {"type": "LUKS"}, {}, None])
+def test_a_replica_without_drbd_on_top_says_nothing_of_drbd(layer: Json | None) -> None:
+    read = replica(layer_object=layer)
+    assert not read.drbd
+    assert read.may_promote is None
+    assert read.connections is None
+
+
+def test_a_resource_without_replicas_has_none() -> None:
+    assert wire.replicas_from(b"[]", "pvc-1") == ()
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64, 10**30, -(10**30), 1e300])
+def test_numbers_of_any_size_are_no_trouble(number: float) -> None:
+    assert replica(create_timestamp=number, something={"deep": [number]}).in_use is True
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"node_name": None},
+        {"name": 7},
+        {"flags": "DISKLESS"},
+        {"state": {"in_use": "yes"}},
+        {"layer_object": drbd(may_promote="no")},
+        {"layer_object": drbd(connections={"node-b": {"connected": 1}})},
+        {"layer_object": drbd(connections=[])},
+        {"layer_object": []},
+    ],
+)
+def test_a_list_with_one_unreadable_replica_is_no_list(broken: Json) -> None:
+    body = msgspec.json.encode([on_the_wire("node-a"), {**on_the_wire("node-b"), **broken}])
+    with pytest.raises(Unreadable, match="the list of the replicas of pvc-1 cannot be read"):
+        wire.replicas_from(body, "pvc-1")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"null", b"<html>", b"[", b'[{"name":"\xff"}]'])
+def test_what_is_no_list_is_no_empty_list(body: bytes) -> None:
+    with pytest.raises(Unreadable):
+        wire.replicas_from(body, "pvc-1")
+
+
+def test_depth_without_end_is_unreadable_and_not_our_end() -> None:
+    depth = 200_000
+    nested = b'[{"name":"a","node_name":"b","layer_object":' + b"[" * depth + b"]" * depth + b"}]"
+    with pytest.raises(Unreadable):
+        wire.replicas_from(nested, "a")
+
+
+def test_replicas_of_something_else_are_not_taken_for_its_own() -> None:
+    body = msgspec.json.encode([on_the_wire(), on_the_wire("node-b", name="pvc-2")])
+    with pytest.raises(Unreadable, match="has others in it"):
+        wire.replicas_from(body, "pvc-1")
+
+
+def test_two_replicas_on_one_node_contradict_each_other() -> None:
+    body = msgspec.json.encode([on_the_wire("NODE-A"), on_the_wire("node-a")])
+    with pytest.raises(Unreadable, match="has a node twice"):
+        wire.replicas_from(body, "pvc-1")
+
+
+# Definitions and what is in effect
+
+
+def test_a_definition_is_read_with_its_group_and_props() -> None:
+    sent = {"name": "PVC-1", "props": {wire.QUORUM: "majority"}, "resource_group_name": "sc-1"}
+    read = wire.definition_from(msgspec.json.encode(sent), "pvc-1")
+    assert read == wire.Definition("pvc-1", "sc-1", {wire.QUORUM: "majority"})
+
+
+def test_the_definition_of_another_resource_is_not_its_own() -> None:
+    with pytest.raises(Unreadable, match="is that of another"):
+        wire.definition_from(b'{"name":"pvc-2"}', "pvc-1")
+
+
+def test_of_many_definitions_one_that_cannot_be_read_is_missing_and_the_rest_is_there() -> None:
+    body = b'[{"name":"A"},{"name":"b","props":{"x":1}},7,{"name":"c"}]'
+    assert sorted(wire.definitions_from(body)) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "group", "controller", "options"),
+    [
+        ({}, {}, {}, Options("", False)),
+        ({"q": "majority"}, {"q": "off"}, {"q": "off"}, Options("majority", False)),
+        ({}, {"q": "all"}, {"q": "off"}, Options("all", False)),
+        ({}, {}, {"q": "Majority "}, Options("majority", False)),
+        ({"q": "off"}, {"q": "majority"}, {}, Options("off", False)),
+        ({"q": ""}, {"q": "majority"}, {}, Options("", False)),
+        ({"two": "yes"}, {}, {}, Options("", True)),
+        ({"two": "no"}, {"two": "yes"}, {}, Options("", False)),
+        ({}, {"two": "yes"}, {"two": "no"}, Options("", True)),
+        ({}, {}, {"two": "True"}, Options("", True)),
+        ({"two": "perhaps"}, {}, {}, Options("", None)),
+        ({"two": ""}, {}, {}, Options("", None)),
+    ],
+)
+def test_what_is_set_nearest_to_the_resource_is_in_effect(
+    resource: Json, group: Json, controller: Json, options: Options
+) -> None:
+    keys = {"q": wire.QUORUM, "two": wire.TWO_PRIMARIES}
+    layers = [
+        {keys[key]: value for key, value in each.items()} for each in (resource, group, controller)
+    ]
+    assert wire.options_from(layers) == options
+
+
+def test_a_group_that_was_not_asked_for_is_not_it() -> None:
+    assert wire.group_props_from(b'{"name":"SC-1","props":{"a":"b"}}', "sc-1") == {"a": "b"}
+    with pytest.raises(Unreadable):
+        wire.group_props_from(b'{"name":"sc-2"}', "sc-1")
+
+
+# Satellites
+
+
+@pytest.mark.parametrize(
+    ("status", "online"),
+    [("ONLINE", True), ("online", True), ("OFFLINE", False), ("CONNECTED", False), ("", False)],
+)
+def test_a_satellite_is_online_if_the_controller_says_just_that(status: str, online: bool) -> None:
+    node = {"name": "Node-A", "type": "SATELLITE", "connection_status": status, "props": {}}
+    (read,) = wire.satellites_from(msgspec.json.encode([node]))
+    expected = Satellite(node="node-a", online=online, status=status.upper(), evicted=False)
+    assert read == expected
+
+
+def test_an_evicted_satellite_is_known_as_such() -> None:
+    node = {"name": "node-a", "flags": ["DELETE", "EVICTED"], "connection_status": "OFFLINE"}
+    assert wire.satellites_from(msgspec.json.encode([node]))[0].evicted
+
+
+@pytest.mark.parametrize("body", [b'[{"name":"a"},{"name":"A"}]', b'[{"name":"a"},{}]', b"{}"])
+def test_a_list_of_nodes_that_cannot_be_trusted_is_none(body: bytes) -> None:
+    with pytest.raises(Unreadable):
+        wire.satellites_from(body)
+
+
+# Events, versions and refusals
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"), [("true", True), ("false", False), ("null", None), ("", None)]
+)
+def test_an_event_has_three_answers_too(said: str, heard: bool | None) -> None:
+    more = f',"may_promote":{said}' if said else ""
+    data = f'{{"resource_name":"PVC-1","node_name":"Node-A"{more}}}'.encode()
+    assert wire.promotion_from(data) == Promotion("pvc-1", "node-a", heard)
+
+
+def test_the_version_is_the_controllers() -> None:
+    assert wire.version_from(b'{"version":"1.33.3","rest_api_version":"1.27.0"}') == "1.33.3"
+
+
+def test_linstor_explains_itself_in_a_list_or_alone_and_nobody_else_does() -> None:
+    refusal = Refusal(-4611686018427387603, "not found")
+    alone = msgspec.json.encode(refusal)
+    assert wire.refusals_from(alone) == wire.refusals_from(b"[" + alone + b"]") == (refusal,)
+    for body in (b"", b"<html>", b'{"message":"not LINSTOR"}', b'"text"'):
+        assert wire.refusals_from(body) == ()
