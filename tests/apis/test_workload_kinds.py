@@ -155,7 +155,22 @@ def test_a_volume_has_every_field_in_its_place() -> None:
         access_modes=("ReadWriteOnce",),
         block=True,
         bindings=(Binding("zone", "east"),),
+        handle="pv",
     )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "exported"),
+    [
+        ({"linstor.csi.linbit.com/nfs-export": "true"}, True),
+        ({"linstor.csi.linbit.com/nfs-export": "yes, please"}, True),
+        ({"linstor.csi.linbit.com/nfs-export": "False"}, False),
+        (None, False),
+    ],
+)
+def test_a_volume_that_linstor_serves_over_nfs_is_marked(attributes: Json, exported: bool) -> None:
+    csi = {"driver": "linstor.csi.linbit.com", "volumeHandle": "r", "volumeAttributes": attributes}
+    assert row(VOLUME_PROJECTION, some.volume("pv", source={"csi": csi})).exported is exported
 
 
 @pytest.mark.parametrize(
