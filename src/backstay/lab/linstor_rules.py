@@ -1,0 +1,38 @@
+"""Rules about LINSTOR: whose pod may be told to go although nobody has proven its node dead.
+
+It is the controller of LINSTOR alone, which has nothing on a disk, whose ReplicaSet starts another,
+and which is asked to end in order; and its node must have been silent for as long as it takes to
+miss it. That a pod is *removed* needs proof like any other.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from backstay.lab.witness import Asked, Witness
+
+Json = Mapping[str, Any]
+
+_ON_DISK = ("persistentVolumeClaim", "ephemeral", "hostPath", "csi", "nfs")
+
+
+def may_be_succeeded(pod: Json, by: Asked, witness: Witness) -> bool:
+    """Whether this deletion only has LINSTOR's controller replaced."""
+    options = by.body
+    removes = options.get("gracePeriodSeconds") == 0 or by.method != "DELETE"
+    return not removes and _is_replaceable(pod) and _is_missed(pod, by, witness)
+
+
+def _is_replaceable(pod: Json) -> bool:
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    component = labels.get("app.kubernetes.io/component") == "linstor-controller"
+    owners = [each["kind"] for each in meta.get("ownerReferences") or () if each.get("controller")]
+    volumes = pod["spec"].get("volumes") or ()
+    kept = any(kind in volume for volume in volumes for kind in _ON_DISK)
+    return component and owners == ["ReplicaSet"] and not kept
+
+
+def _is_missed(pod: Json, by: Asked, witness: Witness) -> bool:
+    node = str(pod["spec"].get("nodeName", ""))
+    silent = by.sent - witness.renewed_at(node)
+    return silent >= witness.times.suspect and not witness.sign_of_life(by, node)
