@@ -3,7 +3,8 @@
 Nothing here knows of LINSTOR or of Kubernetes. Everything happens by an explicit step: somebody
 promotes or demotes, a node comes or goes, a link is cut or mended, or time passes (``advance``,
 which says when it wants to be called again). ``can_write`` is true of a node at the moment at which
-it is asked; ``follow`` tells of every resource that may have changed.
+it is asked. ``follow`` tells of every resource that may have changed in the same instant; ``log``
+and ``changed`` are for programs, which are told later, or never if they are dead by then.
 
 * A connection lives as long as both ends believe in it. Each end finds out by itself, after pings
   have gone unanswered, that nothing comes any more; a node that shuts down says so. An interruption
@@ -17,6 +18,7 @@ it is asked; ``follow`` tells of every resource that may have changed.
 * A replica that a Primary cannot reach is outdated as soon as somebody in between tells it.
 """
 
+import asyncio
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -70,6 +72,9 @@ class Drbd:
         pace: Pace | None = None,
     ) -> None:
         self.resources: dict[str, Resource] = {}
+        self.log: list[str] = []
+        """The names of the resources that may have changed, one after the other."""
+        self._news = asyncio.Event()
         self._now = now
         self._between = between
         self._reaches = reaches
@@ -102,6 +107,10 @@ class Drbd:
             self._followers = tuple(each for each in self._followers if each is not follower)
 
         return release
+
+    async def changed(self) -> None:
+        """Returns when something may have changed, be it only who reaches whom."""
+        await self._news.wait()
 
     # What people and LINSTOR do
 
@@ -228,12 +237,17 @@ class Drbd:
         """Who reaches whom has changed."""
         for resource in list(self.resources.values()):
             self._examine(resource)
+        self._wake()
 
     def advance(self) -> float | None:
         """Does what is due; returns when there will be something to do again."""
         while self._due and self._due[0][0] <= self._now():
             at, _, step = heapq.heappop(self._due)
             step(at)
+        return self.due
+
+    @property
+    def due(self) -> float | None:
         return self._due[0][0] if self._due else None
 
     # Connections
@@ -428,8 +442,15 @@ class Drbd:
         heapq.heappush(self._due, (due, self._serial, step))
 
     def _tell(self, name: str) -> None:
+        self.log.append(name)
         for follower in self._followers:
             follower(name)
+        self._wake()
+
+    def _wake(self) -> None:
+        # Whoever begins to wait now, waits for the next change.
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
 
 def _pairs(resource: Resource) -> Iterator[tuple[str, str]]:

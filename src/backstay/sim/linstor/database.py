@@ -1,0 +1,103 @@
+"""Database: what LINSTOR was told, which outlives its controllers.
+
+Names are stored in lower case here and shown as they were first written, which may be in upper
+case. Settings are flat lists of properties at three levels, the first of which that has one
+decides: the resource definition, its resource group, the controller. What is in effect is given to
+DRBD whenever it changes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from backstay.sim.linstor.drbd import Drbd
+from backstay.sim.linstor.replicas import Kind, Options
+
+QUORUM = "DrbdOptions/Resource/quorum"
+ON_NO_QUORUM = "DrbdOptions/Resource/on-no-quorum"
+OUTDATED_PRIMARY = "DrbdOptions/Resource/on-suspended-primary-outdated"
+TWO_PRIMARIES = "DrbdOptions/Net/allow-two-primaries"
+DEFAULT_GROUP = "DfltRscGrp"
+
+Props = dict[str, str]
+
+
+@dataclass
+class Definition:
+    """``has_drbd`` is false for one that is nothing but a local disk; ``number`` is its own."""
+
+    name: str
+    number: int
+    group: str = DEFAULT_GROUP
+    props: Props = field(default_factory=dict)
+    has_drbd: bool = True
+
+
+class Database:
+    """See the module. ``drbd`` carries out what is in it."""
+
+    def __init__(self, drbd: Drbd) -> None:
+        self.drbd = drbd
+        self.nodes: dict[str, str] = {}
+        """By name, as it is shown."""
+        self.definitions: dict[str, Definition] = {}
+        self.groups: dict[str, Props] = {DEFAULT_GROUP.lower(): {}}
+        self.props: Props = {}
+        self._defined = 0
+
+    # Telling it
+
+    def add_node(self, name: str) -> None:
+        self.nodes[name.lower()] = name
+
+    def add_group(self, name: str, props: Mapping[str, str]) -> None:
+        self.groups[name.lower()] = dict(props)
+
+    def define(
+        self,
+        name: str,
+        replicas: Mapping[str, Kind],
+        *,
+        group: str = DEFAULT_GROUP,
+        props: Mapping[str, str] | None = None,
+        has_drbd: bool = True,
+    ) -> None:
+        """A resource and all its replicas, which DRBD has at once."""
+        self._defined += 1
+        made = Definition(name, self._defined, group, dict(props or {}), has_drbd)
+        self.definitions[name.lower()] = made
+        placed = {node.lower(): kind for node, kind in replicas.items()}
+        self.drbd.create(name.lower(), placed, self.options(made))
+
+    def forget(self, name: str) -> None:
+        del self.definitions[name.lower()]
+        self.drbd.delete(name.lower())
+
+    def set_property(self, key: str, value: str | None, *, resource: str = "") -> None:
+        """Of a resource, or of the controller; None takes it away."""
+        props = self.definitions[resource.lower()].props if resource else self.props
+        props.pop(key, None)
+        if value is not None:
+            props[key] = value
+        for name, definition in self.definitions.items():
+            self.drbd.configure(name, self.options(definition))
+
+    # Asking it
+
+    def shown(self, node: str) -> str:
+        return self.nodes.get(node, node)
+
+    def options(self, definition: Definition) -> Options:
+        """What DRBD is given; where nothing is set, its own defaults."""
+        levels = (definition.props, self.groups.get(definition.group.lower(), {}), self.props)
+
+        def effective(key: str, otherwise: str) -> str:
+            return next((level[key] for level in levels if key in level), otherwise)
+
+        fails = effective(ON_NO_QUORUM, "suspend-io") == "io-error"
+        forces = effective(OUTDATED_PRIMARY, "force-secondary") == "force-secondary"
+        return Options(
+            quorum=effective(QUORUM, "off"),
+            on_no_quorum="io-error" if fails else "suspend-io",
+            allow_two_primaries=effective(TWO_PRIMARIES, "no") == "yes",
+            outdated_primary="force-secondary" if forces else "disconnect",
+        )
