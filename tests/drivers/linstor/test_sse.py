@@ -42,13 +42,6 @@ def test_a_cut_at_any_byte_changes_nothing() -> None:
         assert parsed(STREAM[:cut], STREAM[cut:]) == EVENTS
 
 
-def test_two_cuts_at_any_bytes_change_nothing() -> None:
-    for first in range(len(STREAM)):
-        for second in range(first, len(STREAM)):
-            pieces = STREAM[:first], STREAM[first:second], STREAM[second:]
-            assert parsed(*pieces) == EVENTS
-
-
 def test_byte_by_byte_changes_nothing() -> None:
     assert parsed(*(STREAM[i : i + 1] for i in range(len(STREAM)))) == EVENTS
 
