@@ -136,11 +136,11 @@ def test_nothing_rests_on_what_is_young_old_or_hearsay(
     assert because in (said or "")
 
 
-@pytest.mark.parametrize("alive_at", [None, SINCE - 1])
-def test_a_witness_must_have_shown_life_since_it_began(alive_at: float | None) -> None:
+@pytest.mark.parametrize("alive_at", [None, SINCE - 1, LATE - TIMES.suspect - 1])
+def test_a_witness_must_have_shown_life_since_it_began_and_of_late(alive_at: float | None) -> None:
     """A satellite may be "online" for long after its node has died."""
     said = settled(sight(GONE, replica("n2", alive_at=alive_at), TIE_BREAKER), LATE, times=TIMES)
-    assert said == "n2, whose word it is, has not been heard of since"
+    assert said == "n2, whose word it is, has not been heard of lately"
 
 
 def test_the_resource_is_named_by_the_handle_and_else_by_the_volume() -> None:

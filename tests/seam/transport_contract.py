@@ -1,7 +1,9 @@
 """What every ``Transport`` promises, whatever it is made of. See ``backstay.seam.transport``."""
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
@@ -16,6 +18,12 @@ from backstay.seam.errors import (
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.transport import Response
 from tests.seam.worlds import World
+
+_PACKED = {"Accept-Encoding": "gzip"}
+
+
+def _packed(body: bytes) -> Answer:
+    return Answer(headers={"Content-Encoding": "gzip"}, body=body)
 
 
 def now() -> float:
@@ -97,6 +105,22 @@ class TransportContract:
         server = await world.listen(Recorder(streaming(b"one ", b"", b"two ", 0.01, b"three")))
         response = await world.transport.request(world.request(server.url))
         assert response.body == b"one two three"
+
+    async def test_a_packed_body_comes_unpacked_and_is_measured_so(self, world: World) -> None:
+        body = bytes(1000)
+        server = await world.listen(Recorder(partial(_packed, gzip.compress(body))))
+        exact = world.request(server.url, headers=_PACKED, max_body=1000)
+        assert (await world.transport.request(exact)).body == body
+        with pytest.raises(BadAnswer):
+            await world.transport.request(world.request(server.url, headers=_PACKED, max_body=999))
+
+    @pytest.mark.parametrize("body", [gzip.compress(bytes(1000))[:-4], b"not gzip at all"])
+    async def test_a_body_that_is_not_packed_as_it_says_is_refused(
+        self, world: World, body: bytes
+    ) -> None:
+        server = await world.listen(Recorder(partial(_packed, body)))
+        with pytest.raises(BadAnswer):
+            await world.transport.request(world.request(server.url, headers=_PACKED))
 
     async def test_the_answer_to_head_has_no_body(self, world: World) -> None:
         for answer in (lambda: Answer(body=b"text"), streaming(b"text")):

@@ -14,8 +14,8 @@ whether it is dead or merely cut off. ``shut_out`` says whether that is so, or w
   those without.
 * One of them could be promoted now. That is DRBD's own word that it sees a quorum, good data and
   no primary.
-* None of that is old hearsay: each of them has shown life since it began, it has lasted for the
-  whole grace, and somebody has looked just now.
+* None of that is old hearsay: each of them has shown life since it began, and is not itself
+  suspect by now; it has lasted for the whole grace, and somebody has looked just now.
 
 What is unknown counts against it.
 """
@@ -51,7 +51,7 @@ def settled(sight: ResourceSight, now: float, *, times: Times) -> str | None:
     if sight.since is None or now - sight.since < sight.grace:
         lasted = 0 if sight.since is None else int(now - sight.since)
         return f"{sight.node} is shut out, but has been for only {lasted} of {sight.grace:g} s"
-    return _not_shown_alive(sight, sight.since)
+    return _not_shown_alive(sight, max(sight.since, now - times.suspect))
 
 
 def survivors(sight: ResourceSight) -> tuple[str, ...]:
@@ -107,7 +107,9 @@ def _nobody_could_take_over(sight: ResourceSight) -> str | None:
 
 
 def _not_shown_alive(sight: ResourceSight, since: float) -> str | None:
+    """A satellite that died is told of as it last was, and its replica may long be back with the
+    old primary."""
     for each in _reporters(sight):
         if each.alive_at is None or each.alive_at < since:
-            return f"{each.node}, whose word it is, has not been heard of since"
+            return f"{each.node}, whose word it is, has not been heard of lately"
     return None

@@ -26,6 +26,7 @@ import contextvars
 import errno
 import logging
 import math
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -54,6 +55,7 @@ __all__ = ["Contact", "Link", "Network", "Sent"]
 
 _FIRST_FREE_PORT = 49152
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_GZIP = 16 + zlib.MAX_WBITS
 
 _logger = logging.getLogger("backstay.serve")
 
@@ -214,7 +216,10 @@ class _Transport:
         finally:
             timer.cancel()
             exchange.leave()
-        return Response(head.status, _lower(head.headers), body)
+        headers = _lower(head.headers)
+        if headers.get("content-encoding") == "gzip":
+            body = _inflated(body, request)
+        return Response(head.status, headers, body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -299,10 +304,12 @@ class _Serve:
 @dataclass
 class Contact:
     """What came of the attempts of one process to connect to another: when it was last tried, when
-    somebody was met, and since when it has been tried in vain. In true time."""
+    somebody was last met, since when somebody was met each time (until then), and since when it has
+    been tried in vain. In true time."""
 
     tried_at: float = -math.inf
     met_at: float = -math.inf
+    met_since: float = math.inf
     in_vain_since: float | None = None
 
     def tried(self, now: float) -> None:
@@ -310,6 +317,9 @@ class Contact:
         self.in_vain_since = now if self.in_vain_since is None else self.in_vain_since
 
     def met(self, now: float) -> None:
+        failed_before = self.in_vain_since != self.tried_at
+        if failed_before or self.met_since == math.inf:
+            self.met_since = now
         self.met_at, self.in_vain_since = now, None
 
 
@@ -447,6 +457,18 @@ async def _whole_body(request: Request, exchange: Exchange) -> bytes:
         if size > request.max_body:
             limit = f"{request.max_body} bytes"
             raise BadAnswer(f"the answer to {_named(request)} has more than {limit}")
+
+
+def _inflated(body: bytes, request: Request) -> bytes:
+    """As a real transport hands it on, whoever has asked for it."""
+    inflating = zlib.decompressobj(wbits=_GZIP)
+    try:
+        found = inflating.decompress(body, request.max_body)
+    except zlib.error:
+        raise BadAnswer(f"the answer to {_named(request)} is not proper gzip") from None
+    if not inflating.eof:
+        raise BadAnswer(f"the answer to {_named(request)} is too large, or stops in the middle")
+    return found
 
 
 class _Place(NamedTuple):
