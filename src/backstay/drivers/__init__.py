@@ -1,1 +1,2 @@
-"""Other systems, spoken to over the seams: what a machine's provider knows of it."""
+"""Other systems, spoken to over the seams: what a machine's provider knows of it, and what LINSTOR
+knows of volumes."""

@@ -149,6 +149,26 @@ async def test_a_list_that_is_refused_for_one_name_leaves_the_others_their_answe
     assert isinstance(found["im.possible"], NotThere)
 
 
+@virtual_time
+async def test_controllers_that_are_not_heard_are_said_of_each_resource_in_time() -> None:
+    s = await scene("a", "b")
+    for host in s.hosts:
+        down(s, host, "is silent")
+    found = await s.linstor.options_of([f"pvc-{number}" for number in range(200)], timeout=4.0)
+    assert now() == pytest.approx(4.0)
+    assert len(found) == 200
+    for each in found.values():
+        assert isinstance(each, Unreachable)
+        assert "was not answered" in str(each)
+
+
+@virtual_time
+async def test_no_resources_are_no_question() -> None:
+    s = await scene()
+    assert await s.linstor.options_of([]) == {}
+    assert s["a"].seen == []
+
+
 @pytest.mark.parametrize(
     ("path", "answer"),
     [

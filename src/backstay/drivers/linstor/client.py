@@ -119,11 +119,13 @@ class Linstor:
         deadline = _in(timeout)
         definitions = await self._definitions({name.lower() for name in resources}, deadline)
         readable = [each for each in definitions.values() if isinstance(each, Definition)]
-        groups = sorted({each.group for each in readable if each.group})
-        questions = {group: partial(self._group_props, group, deadline) for group in groups}
-        props = await _side_by_side(
-            {_CONTROLLER: partial(self._controller_props, deadline), **questions}
-        )
+        questions = {
+            group: partial(self._group_props, group, deadline)
+            for group in sorted({each.group for each in readable if each.group})
+        }
+        if readable:
+            questions[_CONTROLLER] = partial(self._controller_props, deadline)
+        props = await _side_by_side(questions)
         return {name: _resolved(found, props) for name, found in definitions.items()}
 
     async def satellites(self, *, timeout: float = TIMEOUT) -> tuple[Satellite, ...]:
@@ -150,13 +152,15 @@ class Linstor:
         }
         asked = sorted(names - found.keys())
         starts = range(0, len(asked), _DEFINITIONS_AT_ONCE) if len(asked) > 1 else ()
-        batches = {
-            start: partial(self._listed, asked[start : start + _DEFINITIONS_AT_ONCE], deadline)
-            for start in starts
-        }
-        for listed in (await _side_by_side(batches)).values():
-            if not isinstance(listed, LinstorError):
-                found |= listed
+        batches = [tuple(asked[start : start + _DEFINITIONS_AT_ONCE]) for start in starts]
+        answers = await _side_by_side(
+            {batch: partial(self._listed, batch, deadline) for batch in batches}
+        )
+        for batch, answer in answers.items():
+            if isinstance(answer, Unreachable | Misconfigured):
+                found |= dict.fromkeys(batch, answer)
+            elif not isinstance(answer, LinstorError):
+                found |= answer
         left = [name for name in asked if name not in found]
         return found | await _side_by_side(
             {name: partial(self._definition, name, deadline) for name in left}
@@ -176,7 +180,7 @@ class Linstor:
             )
         except NotThere as error:
             # The resource is there; it is what LINSTOR says of it that does not fit together.
-            raise Garbled(f"the resource group {group}: {error}") from None
+            raise Garbled(f"the resource group {group!r}: {error}") from None
 
     async def _controller_props(self, deadline: float) -> Mapping[str, str]:
         return await self._ask("/v1/controller/properties", wire.properties_from, deadline=deadline)

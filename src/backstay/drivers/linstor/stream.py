@@ -137,7 +137,7 @@ class Promotions:
                 raise doubts[0] from None
             await self._linstor.version(of=controller, timeout=_KNOCK_TIMEOUT)
             return None
-        if not stream.headers.get("content-type", "").startswith(_HEADERS["Accept"]):
+        if not stream.headers.get("content-type", "").lower().startswith(_HEADERS["Accept"]):
             raise Garbled(f"{controller} does not answer as LINSTOR does: it sends no events")
         return stream
 

@@ -228,7 +228,7 @@ def _definition(wire: _Definition) -> Definition:
 
 
 def group_props_from(body: bytes, group: str) -> Mapping[str, str]:
-    what = f"the resource group {group}"
+    what = f"the resource group {group!r}"
     wire = _decoded(_GROUP, body, what)
     if wire.name.lower() != group.lower():
         raise Unreadable(f"{what} is another")
