@@ -59,6 +59,7 @@ def test_a_silent_node_is_fenced_where_that_would_prove_something() -> None:
         ({"policy": {"owners": {Job.FENCING: Ownership.FOREIGN}}}, "NotOurJob"),
         ({"policy": {"mode": Mode.OBSERVE}}, "Observing"),
         ({"policy": {"mode": Mode.DISARMED}}, "Disarmed"),
+        ({"policy": {"rolled_back": "it was restored"}}, "ApiRolledBack"),
         ({"facts": {"exempt": True}}, "Exempt"),
         ({"life": {"state": Life.SUSPECT}}, "NodeLost"),
         ({"view_age": 60.0}, "NothingToFence"),

@@ -10,7 +10,7 @@ its guests lose their disks. ``decide`` asks, and the first that objects gives t
 * our view is sound, and it is no storm: one fence at a time is a fence, several are an outage;
 * it would help: some workload is held for lack of proof and for nothing else, and *all* that it
   can write to would be refused;
-* we are armed.
+* we are armed, and the API has not gone back in time since.
 
 What is fenced is a driver and one of its clusters, for all addresses of the node.
 """
@@ -137,6 +137,11 @@ def is_it_a_storm(case: FenceCase) -> Why | None:
     )
 
 
+def has_api_gone_back(case: FenceCase) -> Why | None:
+    because = case.snapshot.policy.rolled_back
+    return Reason.ApiRolledBack.because(because=because) if because else None
+
+
 def may_we_act(case: FenceCase) -> Why | None:
     policy = case.snapshot.policy
     if policy.mode is Mode.ARMED:
@@ -155,6 +160,7 @@ FENCE_CHAIN: tuple[FenceCheck, ...] = (
     is_anything_heard,
     is_it_silent_elsewhere,
     is_it_a_storm,
+    has_api_gone_back,
     may_we_act,
 )
 
