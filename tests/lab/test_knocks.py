@@ -8,7 +8,7 @@ from backstay.lab.knocks import Knocks
 from backstay.sim.network import Contact
 
 NOW = 1000.0
-OURS = ("n1/backstay-1", "n3/backstay-2")
+OURS = {"backstay-1": "n1/backstay-1", "backstay-2": "n3/backstay-2"}
 SILENT = Contact(tried_at=NOW - 4, met_at=-math.inf, in_vain_since=NOW - 160)
 MET = Contact(tried_at=NOW - 5, met_at=NOW - 5)
 SOUND = {
@@ -25,7 +25,7 @@ def against(
     found = {ends: contact for ends, contact in SOUND.items() if ends != without}
     for name, contact in contacts.items():
         found["n3/backstay-2", f"{name}/kubelet"] = contact
-    return Knocks(1.0, found, lambda: OURS).against("n2", at=NOW, heard_at=heard_at)
+    return Knocks(1.0, found, OURS).against("n2", at=NOW, heard_at=heard_at)
 
 
 def test_silence_that_was_seen_from_two_places_for_long_enough_is_nothing_against_it() -> None:
@@ -64,5 +64,34 @@ def test_to_reach_the_own_node_is_to_reach_nobody() -> None:
 
 
 def test_where_there_are_no_ports_nobody_is_presumed_dead() -> None:
-    knocks = Knocks(ours=lambda: OURS)
+    knocks = Knocks(ours=OURS)
     assert knocks.against("n2", at=NOW, heard_at=-math.inf) != ""
+
+
+def answered(contact: Contact) -> float:
+    knocks = Knocks(1.0, {("n1/backstay-1", "n2/kubelet"): contact}, OURS)
+    return knocks.answered_at("backstay-1", "n2", by=NOW)
+
+
+def test_who_met_somebody_a_while_ago_knows_it() -> None:
+    assert answered(Contact(met_at=NOW - 20, met_since=NOW - 90)) == NOW - 20
+
+
+def test_who_has_just_met_somebody_for_the_first_time_need_not_know_it_yet() -> None:
+    assert answered(Contact(met_at=NOW - 1, met_since=NOW - 1)) == -math.inf
+
+
+def test_who_meets_somebody_at_every_knock_knows_of_one_of_the_last_two() -> None:
+    assert NOW - 10 < answered(Contact(met_at=NOW - 1, met_since=NOW - 90)) < NOW - 4
+
+
+def test_a_knock_in_vain_ends_the_time_in_which_somebody_was_met_each_time() -> None:
+    contact = Contact()
+    for moment in (1.0, 6.0):
+        contact.tried(moment)
+        contact.met(moment)
+    assert contact.met_since == 1.0
+    contact.tried(11.0)
+    contact.tried(16.0)
+    contact.met(16.0)
+    assert (contact.met_since, contact.met_at) == (16.0, 16.0)

@@ -409,6 +409,19 @@ class InAHurry(FailoverLoop):
 # What is seen of workloads
 
 
+class Reading(Observer):
+    """Takes every workload for what ``_take`` makes of it."""
+
+    async def read_workloads(self, name: str) -> None:
+        await super().read_workloads(name)
+        watched = self.watched.get(name)
+        if watched is not None and watched.workloads is not None:
+            watched.workloads = tuple(map(self._take, watched.workloads))
+
+    def _take(self, workload: Workload) -> Workload:
+        return workload
+
+
 class ReadOnce(Observer):
     async def read_workloads(self, name: str) -> None:
         watched = self.watched.get(name)

@@ -7,8 +7,8 @@ import msgspec
 
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard
-from backstay.control.observe import Observer
-from backstay.model.evidence import Silence
+from backstay.lab.broken import Reading
+from backstay.model.evidence import Answer, Silence
 from backstay.model.labels import TMAX_PROTECT
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Times
@@ -39,6 +39,11 @@ class OnlyKubelets(ReachSource):
         return heard if heard is Heard.PROGRAM else Heard.NOTHING
 
 
+class WithoutAnswers(ReachSource):
+    def _answers(self, node: NodeFacts) -> Iterable[Answer]:
+        return ()
+
+
 def _hasty(times: Times) -> Times:
     return msgspec.structs.replace(times, presume=times.presume / 3)
 
@@ -53,26 +58,13 @@ class HastyGuard(Guard):
         super().__init__(*args, times=_hasty(times), **rest)
 
 
-class _Reading(Observer):
-    """Takes every workload for what ``_take`` makes of it."""
-
-    async def read_workloads(self, name: str) -> None:
-        await super().read_workloads(name)
-        watched = self.watched.get(name)
-        if watched is not None and watched.workloads is not None:
-            watched.workloads = tuple(map(self._take, watched.workloads))
-
-    def _take(self, workload: Workload) -> Workload:
-        return workload
-
-
-class WithoutConsent(_Reading):
+class WithoutConsent(Reading):
     def _take(self, workload: Workload) -> Workload:
         labels = {**workload.labels, TMAX_PROTECT: "true"}
         return msgspec.structs.replace(workload, labels=labels)
 
 
-class AsIfShared(_Reading):
+class AsIfShared(Reading):
     def _take(self, workload: Workload) -> Workload:
         return msgspec.structs.replace(workload, volumes=tuple(_shared(workload.volumes)))
 

@@ -7,20 +7,24 @@ import msgspec
 
 from backstay.apis.csiaddons import NETWORK_FENCES, UNFENCED
 from backstay.control.failover import FailoverLoop
+from backstay.control.fences import Fences
 from backstay.control.guard import Guard
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.control.volumes import Volumes
 from backstay.decide.detach import Holdings, Plan
-from backstay.decide.failover import Snapshot
+from backstay.decide.failover import Decision, Snapshot
 from backstay.kube.lease import Term
 from backstay.kube.resource import NODES
-from backstay.model.evidence import Confirmation, Testimony
+from backstay.lab.broken import Reading
+from backstay.model.evidence import Confirmation, Silence, Testimony
+from backstay.model.fences import FenceOrder, Fencing
 from backstay.model.labels import OUT_OF_SERVICE, TAINT
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Policy
 from backstay.model.reasons import Why
 from backstay.model.storage import Owed
+from backstay.model.workload import Volume, Workload
 
 
 class _Rash(Volumes):
@@ -112,12 +116,90 @@ class OfAnyFence(Observer):
         return super()._snapshot(facts, policy, confirmations, believed)
 
 
-class WithoutPlugged(Observer):
-    async def read_workloads(self, name: str) -> None:
-        await super().read_workloads(name)
-        watched = self.watched.get(name)
-        if watched is not None and watched.workloads is not None:
-            watched.workloads = tuple(
-                msgspec.structs.replace(each, volumes=each.volumes[:1])
-                for each in watched.workloads
-            )
+class WithoutPlugged(Reading):
+    def _take(self, workload: Workload) -> Workload:
+        return msgspec.structs.replace(workload, volumes=workload.volumes[:1])
+
+
+class WithoutHostPaths(Reading):
+    """Does not read what a pod has mounted besides its claims."""
+
+    def _take(self, workload: Workload) -> Workload:
+        bound = any(
+            path.removeprefix("hostPath ") in workload.pinned_by for path in _paths(workload)
+        )
+        pinned_by = "" if bound else workload.pinned_by
+        return msgspec.structs.replace(workload, also_writes=(), pinned_by=pinned_by)
+
+
+def _paths(workload: Workload) -> list[str]:
+    return [each for each in workload.also_writes if each.startswith("hostPath ")]
+
+
+_NOTHING = "nothing"
+
+
+class NothingIsCovered(Reading):
+    """Takes whoever has no volumes for one whose volumes are all refused."""
+
+    def _take(self, workload: Workload) -> Workload:
+        if workload.volumes:
+            return workload
+        return msgspec.structs.replace(workload, volumes=(Volume(claim=_NOTHING, pv=_NOTHING),))
+
+    def _snapshot(
+        self,
+        facts: NodeFacts,
+        policy: Policy,
+        confirmations: tuple[Confirmation, ...],
+        testimony: Testimony,
+    ) -> Snapshot:
+        fences = tuple(
+            msgspec.structs.replace(fence, volumes=(*fence.volumes, _NOTHING))
+            for fence in testimony.fences
+        )
+        believed = msgspec.structs.replace(testimony, fences=fences)
+        return super()._snapshot(facts, policy, confirmations, believed)
+
+
+# Fences against the living
+
+
+class _RashFences(Fences):
+    """Leaves it to the guard to look."""
+
+    async def put_up(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        incident: OpenIncident,
+        *,
+        term: Term,
+        told: Callable[[Why], None],
+    ) -> str:
+        node = snapshot.facts.name
+        raised = await self._guard.fence(node, self._source.fencing, term=term, incident=incident)
+        return f"raised {len(raised)} fences" if raised else ""
+
+
+class WithRashFences(FailoverLoop):
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._fences = _RashFences(rest["guard"], rest["fences"], times=self._times)
+
+
+class FencesTheLiving(Guard):
+    """Does not ask whether anything of the node is heard."""
+
+    def _orders(self, snapshot: Snapshot, fencing: Fencing) -> tuple[FenceOrder, ...]:
+        return super()._orders(_as_if_silent(snapshot), fencing)
+
+
+def _as_if_silent(snapshot: Snapshot) -> Snapshot:
+    now = snapshot.facts.looked_at
+    silence = Silence(channel="kubelet", vantage="", since=now, asked_at=now, proven_at=now)
+    return msgspec.structs.replace(
+        snapshot,
+        facts=msgspec.structs.replace(snapshot.facts, heartbeat_changed_at=None),
+        testimony=msgspec.structs.replace(snapshot.testimony, answers=(), silences=(silence,)),
+    )

@@ -71,17 +71,22 @@ from backstay.lab.broken_silence import (
     HastyGuard,
     HastyLoop,
     OnlyKubelets,
+    WithoutAnswers,
     WithoutConsent,
     WithoutProof,
 )
 from backstay.lab.broken_storage import (
     DetachesOnAnyWord,
+    FencesTheLiving,
     LiftsAnybodysFence,
+    NothingIsCovered,
     OfAnyFence,
     OutOfServiceAtOnce,
     TakesOffAnybodysTaint,
     WithoutAttachmentsVersion,
+    WithoutHostPaths,
     WithoutPlugged,
+    WithRashFences,
     WithRashVolumes,
 )
 from backstay.lab.scenario import Scenario
@@ -228,6 +233,14 @@ BUGS: tuple[Bug, ...] = (
         _CAUGHT_IN_LIFE | {"OneWriter"},
         {"reach": OnlyKubelets},
         cases.FROZEN,
+    ),
+    Bug(
+        "ignores-answers",
+        "That something at the node answers is not looked at.",
+        "decide/failover.py: does_node_answer",
+        _CAUGHT_IN_LIFE | {"OneWriter"},
+        {"reach": WithoutAnswers},
+        cases.DEAF_TO_THE_API,
     ),
     Bug(
         "presumes-without-consent",
@@ -466,6 +479,30 @@ BUGS: tuple[Bug, ...] = (
         frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
         {"observer": WithoutPlugged},
         cases.HALF_FENCED,
+    ),
+    Bug(
+        "forgets-host-paths",
+        "That a pod writes to a directory of its node is not known.",
+        "apis/pods.py: _volumes",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": WithoutHostPaths},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "nothing-is-covered",
+        "What has no volumes counts as covered by a fence.",
+        "decide/proof.py: _open_to_writes",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": NothingIsCovered},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "fences-the-living",
+        "The storage is told to refuse a node that answers.",
+        "decide/fencing.py: is_anything_heard",
+        frozenset({"NoHealthyGuestStopped"}),
+        {"loop": WithRashFences, "guard": FencesTheLiving},
+        cases.DEAF_TO_THE_API,
     ),
     Bug(
         "lifts-anybodys-fence",

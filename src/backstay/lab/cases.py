@@ -300,18 +300,33 @@ _FENCES = PolicySpec(
 
 HALF_FENCED = Scenario(
     name="half-fenced",
-    question="What if a node is cut off, and the storage refuses it for one disk of a VM only?",
+    question="What if a node is cut off, and not all that its workloads write to can be fenced?",
     nodes=_NODES,
     csi_addons=True,
     workloads=Workloads(
         vms=(
             Vm(name="till", node="n2", claims=(Claim.SINGLE,), hotplug=(Claim.VAULT,)),
             Vm(name="stock", node="n2", claims=(Claim.SINGLE,)),
-        )
+            Vm(name="lamp", node="n2", claims=()),
+        ),
+        stateful_sets=(
+            StatefulSet(name="log", node="n2", claims=(Claim.SINGLE,), host_path="/var/log/till"),
+        ),
     ),
     policy=_FENCES,
     steps=(_n2(5, Do.CUT),),
     until=90,
+)
+
+DEAF_TO_THE_API = Scenario(
+    name="deaf-to-the-api",
+    question="What if a node loses touch with the API alone, and somebody says that it is dead?",
+    nodes=_NODES,
+    csi_addons=True,
+    workloads=Workloads(vms=(Vm(name="till", node="n2", claims=(Claim.SINGLE,)),)),
+    policy=_FENCES,
+    steps=(_n2(5, Do.CUT_API), _n2(70, Do.CONFIRM)),
+    until=110,
 )
 
 FENCED_BY_OTHERS = Scenario(

@@ -94,7 +94,7 @@ class LabCluster:
             is_ours=lambda user: user in self._processes,
             renewal=timers.lease,
             hold=settings("", factor).lease_times.hold,
-            knocks=Knocks(factor, _contacts(ground), self._processes.values),
+            knocks=Knocks(factor, _contacts(ground), self._processes),
         )
         self.inspector = Inspector(self.witness, factor=factor)
         self.embedded = EmbeddedCluster(

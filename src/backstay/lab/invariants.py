@@ -18,14 +18,15 @@ Epoch                    each term has a higher epoch than whatever was recorded
                          whoever takes something away has announced it under its own
 Storm                    nothing is removed on silence while more nodes are silent than may be, and
                          all else at the pace that is set for that (``pace.py``)
-Disarm                   nothing is taken away and no node tainted unless we are armed, and armed
-                         anew since the API was rolled back
+Disarm                   nothing is taken away and no node tainted or fenced unless we are armed,
+                         and armed anew since the API was rolled back
 Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
                          node only our own taint changes, and finalizers stay where they are
 TaintBeforeRemoval       nothing is removed from a node that could be given something new
 Zombie                   whoever's term is over sends nothing more, nobody else's begins before,
                          and our taint stays on a node that still runs what was removed from it
-NoHealthyGuestStopped    no guest that runs is stopped
+NoHealthyGuestStopped    no guest that runs is stopped, nor loses its disks to a fence of ours while
+                         anything of its node is heard
 AsPolicySays             a guest is moved away from a dead kubelet, shut down there or started
                          only as its policy says, and is migrated once
 OneAddress               no two pods have one address, and no address is taken from a pod that uses
@@ -60,11 +61,18 @@ from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.guest_rules import as_policy_says, asks_kubevirt, has_stopped
+from backstay.lab.linstor_rules import may_be_succeeded
 from backstay.lab.liveness import Patience, Promise, Repetition
 from backstay.lab.pace import Pace
 from backstay.lab.policy_rules import kept_by_a_policy, one_owner, owners_proof
 from backstay.lab.silence_rules import storm
-from backstay.lab.storage_rules import asks_to_detach, evidence_scope, somebodys_fence
+from backstay.lab.storage_rules import (
+    asks_to_detach,
+    asks_to_fence,
+    evidence_scope,
+    robs_a_guest,
+    somebodys_fence,
+)
 from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
 from backstay.model.labels import (
@@ -328,14 +336,15 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
     if not _takes_something(happening):
         return None
     assert isinstance(happening, Asked)
+    thing = happening.key[1] or (happening.body.get("metadata") or {}).get("name", "")
     look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
     if look is None or look.stored is None:
-        return f"{happening.key[1]} was to be changed although nobody has armed us"
+        return f"{thing} was to be changed although nobody has armed us"
     if witness.knew_of_roll_back(happening):
-        return f"{happening.key[1]} was to be changed although the API was rolled back"
+        return f"{thing} was to be changed although the API was rolled back"
     if witness.is_armed(look.stored.object):
         return None
-    return f"{happening.key[1]} was to be changed although we are not armed"
+    return f"{thing} was to be changed although we are not armed"
 
 
 # I10
@@ -464,12 +473,17 @@ def _is_tainted(node: Json) -> bool:
 
 
 def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | None:
+    if asks_to_fence(happening):
+        assert isinstance(happening, Asked)
+        return robs_a_guest(happening, witness)
     touched = _pod_touched(happening)
     if touched is None:
         return None
     meta, node = touched["metadata"], _node_of(touched)
     runs = any(each.uid == meta["uid"] for each in witness.truth.running(node))
     if not runs or witness.is_shut_out(touched) or not witness.doubt(_by(happening), node):
+        return None
+    if may_be_succeeded(touched, _by(happening), witness):
         return None
     kind = "guest" if VM_NAME in (meta.get("labels") or {}) else "pod"
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
@@ -525,7 +539,7 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
         return None
     if not witness.doubt(happening, node):
         return None
-    if has_stopped(live, witness):
+    if has_stopped(live, witness) or may_be_succeeded(live, happening, witness):
         return None
     return f"{happening.key[1]} was to be deleted, and {node} lives"
 
@@ -567,6 +581,7 @@ def _takes_something(happening: Happening) -> bool:
         or _asks_for_our_taint(happening)
         or _asks_for_addresses(happening)
         or asks_to_detach(happening)
+        or asks_to_fence(happening)
         or asks_kubevirt(happening)
     )
 

@@ -9,9 +9,13 @@ and of the API's history, never of the controllers:
 * and each of those met the kubelet of some other node a moment ago.
 
 Where all of that is so, and the node ran all the same, that is the risk which its owners accepted.
+
+What rests on more than silence is refuted by an answer: ``answered_at`` says of which answer one of
+ours must have known.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backstay.model.policy import Times
@@ -26,15 +30,22 @@ _SHARE = 0.98
 _NEWS = 10.0
 """Seconds that others have to tell us what they have just met."""
 
+_KNOWN = 4.0
+"""Seconds until one that has met somebody knows it, also if nothing comes over the connection."""
+
+_KNOCK = 5.0
+"""Seconds between two knocks."""
+
 
 @dataclass
 class Knocks:
-    """``contacts`` are the network's, by the names of processes; ``ours`` gives those of our
-    controllers. Without ``contacts`` there are no ports, and nobody can be presumed dead."""
+    """``contacts`` are the network's, by the names of processes; ``ours`` are those of our
+    controllers, by the users that they are. Without ``contacts`` there are no ports, and nobody can
+    be presumed dead."""
 
     factor: float = 1.0
     contacts: Mapping[tuple[str, str], Contact] = field(default_factory=dict)
-    ours: Callable[[], Iterable[str]] = tuple
+    ours: Mapping[str, str] = field(default_factory=dict)
 
     def against(self, node: str, *, at: float, heard_at: float) -> str:
         """Why the death of a node could not be presumed, in words; empty if it could. The API had
@@ -43,13 +54,13 @@ class Knocks:
         patience, recent = _SHARE * times.presume, times.answer + _NEWS * self.factor
         if at - heard_at < patience:
             return f"it was heard of {at - heard_at:.0f} s before"
-        for process in self.ours():
+        for process in self.ours.values():
             met = at - self._contact(process, node).met_at
             if _NEWS * self.factor < met < patience:
                 return f"{process} had met it {met:.0f} s before"
         places = {
             _machine(process)
-            for process in self.ours()
+            for process in self.ours.values()
             if _machine(process) != node
             and self._was_silent(self._contact(process, node), at, patience, recent)
             and self._reaches_others(process, node, since=at - recent)
@@ -57,6 +68,16 @@ class Knocks:
         if len(places) < _PLACES:
             return f"it had been knocked at in vain from {len(places)} places only"
         return ""
+
+    def answered_at(self, user: str, node: str, *, by: float) -> float:
+        """When, at the earliest, that one of ours had last met somebody at the node's port, of all
+        that it knew by then."""
+        contact, known = self._contact(self.ours.get(user, ""), node), by - _KNOWN * self.factor
+        if contact.met_at <= known:
+            return contact.met_at
+        if contact.met_since <= known:
+            return max(contact.met_since, known - _KNOCK * self.factor)
+        return -math.inf
 
     def _contact(self, process: str, node: str) -> Contact:
         return self.contacts.get((process, f"{node}/{_KUBELET}"), Contact())

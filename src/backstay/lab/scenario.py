@@ -90,12 +90,14 @@ class Vm(_Part, frozen=True, kw_only=True):
 
 
 class StatefulSet(_Part, frozen=True, kw_only=True):
-    """Its replicas ``db-0``, ``db-1`` and so on are workloads of their own."""
+    """Its replicas ``db-0``, ``db-1`` and so on are workloads of their own. ``host_path`` is where
+    on its node each of them writes as well."""
 
     name: str
     replicas: int = 1
     node: str = ""
     claims: tuple[Claim, ...] = (Claim.SHARED,)
+    host_path: str = ""
     labels: dict[str, str] = {}
 
 

@@ -261,7 +261,12 @@ def _stateful_set(wanted: StatefulSet) -> Json:
         for name, kind in zip(claims, wanted.claims, strict=True)
     ]
     mounts = [{"name": name, "mountPath": f"/{name}"} for name in claims]
+    if wanted.host_path:
+        mounts.append({"name": "host", "mountPath": "/host"})
     body = _pods_of(wanted.name, wanted.labels, mounts, wanted.replicas)
+    if wanted.host_path:
+        volume = {"name": "host", "hostPath": {"path": wanted.host_path}}
+        body["spec"]["template"]["spec"]["volumes"] = [volume]
     body["spec"] |= {
         "serviceName": wanted.name,
         "podManagementPolicy": "Parallel",

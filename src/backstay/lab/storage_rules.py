@@ -7,13 +7,13 @@ really there.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstay.apis.csiaddons import NETWORK_FENCES
+from backstay.apis.csiaddons import FENCED, NETWORK_FENCES
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.guest_rules import has_stopped
 from backstay.lab.silence_rules import has_consented, may_be_presumed
 from backstay.lab.witness import Asked, Committed, Happening, Witness
-from backstay.model.labels import INCIDENT, OUT_OF_SERVICE_OURS, PROTECT
+from backstay.model.labels import FENCED_NODE, INCIDENT, OUT_OF_SERVICE_OURS, PROTECT
 from backstay.sim.api.store import Commit
 
 Json = Mapping[str, Any]
@@ -42,6 +42,25 @@ def somebodys_fence(asked: Asked, witness: Witness) -> str | None:
         return f"the fence {asked.key[1]} was to be changed, which is not ours"
     if asked.method == "DELETE" and live["spec"].get("fenceState") != "Unfenced":
         return f"the fence {asked.key[1]} was to be deleted before it was lifted"
+    return None
+
+
+def asks_to_fence(happening: Happening) -> bool:
+    return (
+        isinstance(happening, Asked)
+        and happening.storage == NETWORK_FENCES.label
+        and (happening.body.get("spec") or {}).get("fenceState") == FENCED
+    )
+
+
+def robs_a_guest(asked: Asked, witness: Witness) -> str | None:
+    """A node whose guests run and of which something was heard is to be refused its disks."""
+    named = ((asked.body.get("metadata") or {}).get("annotations") or {}).get(FENCED_NODE)
+    nodes = (stored.object["metadata"] for stored in witness.store.all(NODES.label))
+    for node in [meta["name"] for meta in nodes if meta["uid"] == named]:
+        sign = witness.sign_of_life(asked, node)
+        if sign and witness.truth.running(node):
+            return f"the storage was to refuse {node}, where guests run, although {sign}"
     return None
 
 

@@ -67,6 +67,12 @@ class Terms:
         right = self._right(user, sent)
         return 0 if right is None else right.epoch
 
+    def began(self, user: str, sent: float) -> float:
+        """When the term began in which it left; -inf for one that never led."""
+        epoch = self.epoch(user, sent)
+        rights = (each.since for each in self._rights.get(user, ()) if each.epoch == epoch)
+        return min(rights, default=-math.inf)
+
     def ended(self, user: str, when: float) -> float:
         """When the right to act ended, or will end, that ``user`` had at that moment."""
         right = self._right(user, when)

@@ -37,6 +37,7 @@ from backstay.model.labels import (
     OUT_OF_SERVICE,
     OUT_OF_SERVICE_OURS,
 )
+from backstay.model.policy import Times
 from backstay.seam.serve import Answer, Handler, Inbound
 from backstay.settings import Settings
 from backstay.sim.api.requests import Query, Target, route
@@ -56,6 +57,8 @@ OUR_LEASE: Key = (_OURS.namespace, _OURS.lease)
 _LAUNCHER = "virt-launcher-"
 _LONG = 30.0
 """Seconds in which each of ours asks for the API's version, whatever else it does."""
+_SLACK = 10.0
+"""Seconds by which one of ours may be behind with what it has seen."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -126,6 +129,7 @@ class Witness:
         self.terms = Terms(hold)
         self._is_ours = is_ours
         self._knocks = knocks
+        self.times = Times().scaled(knocks.factor)
         self._asking: Asked | None = None
         self._told: list[Callable[[Happening], None]] = []
         self._cluster: EmbeddedCluster | None = None
@@ -364,7 +368,33 @@ class Witness:
         renewed = next((each for each in renewals if each.version <= lease.version), None)
         if renewed is not None and by.sent - renewed.at < self._renewal:
             return f"{node} had not missed a single renewal of its lease"
-        return ""
+        return self._answered(by, node)
+
+    def sign_of_life(self, by: Asked, node: str) -> str:
+        """What whoever asks had heard of the node when its lease had been silent for long; empty
+        if nothing."""
+        seen = self.look(by, NODES.label, node)
+        beats = [
+            each for each in self._beats.get(node, ()) if seen and each.version <= seen.version
+        ]
+        beat = max((each.at for each in beats), default=-math.inf)
+        if self._is_late_life(by, node, beat, within=self.times.heartbeat):
+            return f"virt-handler of {node} had been heard of {by.sent - beat:.0f} s before"
+        return self._answered(by, node)
+
+    def _answered(self, by: Asked, node: str) -> str:
+        """That somebody at one of the node's ports had answered whoever asks."""
+        met = self._knocks.answered_at(by.user, node, by=by.sent)
+        if not self._is_late_life(by, node, met, within=self.times.answer):
+            return ""
+        return f"{node} had answered at its port {by.sent - met:.0f} s before"
+
+    def _is_late_life(self, by: Asked, node: str, at: float, *, within: float) -> bool:
+        """Whether a sign of life still counts, and was given when whoever asks had long begun to
+        suspect the node."""
+        silent = max(self.renewed_at(node), self.terms.began(by.user, by.sent))
+        suspected = silent + self.times.suspect + _SLACK * self.factor
+        return at > suspected and by.sent - at < within - _SLACK * self.factor
 
     def answered(self, node: str, off: bool) -> None:
         """The provider was asked about a machine, and has answered."""

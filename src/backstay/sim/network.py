@@ -91,7 +91,8 @@ class _Listener:
             self._context.copy().run(self._tasks.spawn, serving, name="exchange")
 
     async def close(self) -> None:
-        self._network.listeners.pop(self._url, None)
+        if self._network.listeners.get(self._url) is self:
+            del self._network.listeners[self._url]
         try:
             async with asyncio.timeout(self._network.grace):
                 while self._under_way:
@@ -356,6 +357,11 @@ class Network:
         if link is None:
             link = self._links[address] = Link(address)
         return link
+
+    def free(self, url: str) -> None:
+        """Somebody else is to listen there from now on, as when a Service leads to another pod. Who
+        is connected stays so."""
+        self.listeners.pop(url, None)
 
     def draw_fate(self, link: Link, request: Request) -> Fate:
         self._attempts += 1
