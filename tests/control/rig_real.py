@@ -230,13 +230,14 @@ class RealScene:
         )
         return names
 
-    async def start_controller(self, name: str = "backstay-1") -> Controller:
-        """Returns when it leads and has seen everything."""
+    async def start_controller(self, name: str = "backstay-1", **changes: Any) -> Controller:
+        """With these settings changed; returns when it leads and has seen everything."""
         seams = await self._stack.enter_async_context(open_seams())
         role = await self._stack.enter_async_context(self.installed.client("controller"))
         wire = Wire(seams.transport)
         client = KubeClient(wire, role.access, user_agent=name)
-        app = build(settings(name), replace(seams, transport=wire), client)
+        changed = msgspec.structs.replace(settings(name), **changes)
+        app = build(changed, replace(seams, transport=wire), client)
         self._tasks.spawn(app.run(), name=name)
         controller = Controller(app, wire)
         await eventually(lambda: app.loop.queue is not None and app.operator.configs.synced)
