@@ -1,7 +1,6 @@
 """LINSTOR's REST interface, over a socket and in memory."""
 
 import asyncio
-import gzip
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -317,12 +316,12 @@ async def test_who_cannot_say_who_he_is_is_told_how(rig: Rig, wants: str) -> Non
     assert (await rig.ask("/v1/nodes", headers={"Authorization": wants})).status == 200
 
 
-async def test_a_long_answer_is_compressed_for_who_asks_for_it() -> None:
-    """In memory, where nobody unpacks it on the way."""
-    async with rig_over("memory") as rig:
-        path = "/v1/resource-definitions/pvc-1/resources"
-        packed = await rig.ask(path, headers={"Accept-Encoding": "gzip"})
-        assert packed.headers["content-encoding"] == "gzip"
-        assert gzip.decompress(packed.body) == (await rig.ask(path)).body
-        short = await rig.ask("/v1/controller/version", headers={"Accept-Encoding": "gzip"})
-        assert "content-encoding" not in short.headers
+async def test_a_long_answer_is_compressed_for_who_asks_for_it(rig: Rig) -> None:
+    path = "/v1/resource-definitions/pvc-1/resources"
+    packed = await rig.ask(path, headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    plain = await rig.ask(path, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert packed.body == plain.body, "it was unpacked on the way"
+    short = await rig.ask("/v1/controller/version", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in short.headers

@@ -15,12 +15,12 @@ attacher of the storage driver does it:
 
 Whether a detached volume can still be written to by who had it is the storage's matter. By default
 it can, as with most: nobody but the old node's kernel enforces it. ``revokes`` is for storage that
-refuses the old node from then on.
+refuses the old node from then on, and a ``Publisher`` is what else a storage does about it.
 """
 
 import asyncio
 import hashlib
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from backstay.sim.api.controller import Controller
 from backstay.sim.api.kinds import Object
@@ -47,7 +47,8 @@ from backstay.sim.nodes.truth import Truth
 from backstay.sim.nodes.volumes import device_name
 
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
-_FINALIZER = "external-attacher/csi-example"
+_RETRY = 1.0
+"""Seconds after which a storage is asked again that could not."""
 
 Turn: TypeAlias = tuple[str, str]
 """The name of a volume, and why it is its turn: there was news, it is time to act on them, or
@@ -276,19 +277,37 @@ class AttachDetach(Controller[Turn]):
         return out_of_patience and not is_ready(node)
 
 
+class Publisher(Protocol):
+    """A storage that has something to do on its side, and may not be able to at the moment."""
+
+    def publish(self, node: str, volume: str) -> bool: ...
+
+    def unpublish(self, node: str, volume: str) -> bool: ...
+
+
 class ExternalAttacher(Controller[Key]):
     """The storage driver's side of it. Works on attachments."""
 
     hears = frozenset({ATTACHMENTS})
 
     def __init__(
-        self, operations: Operations, *, timers: Timers, truth: Truth, revokes: bool = False
+        self,
+        operations: Operations,
+        *,
+        timers: Timers,
+        truth: Truth,
+        revokes: bool = False,
+        driver: str = DRIVER,
+        publisher: Publisher | None = None,
     ) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations, "csi-attacher")
         self._timers = timers
         self._truth = truth
         self._revokes = revokes
+        self._driver = driver
+        self._finalizer = f"external-attacher/{driver.replace('.', '-')}"
+        self._publisher = publisher
         self._ends: dict[tuple[str, bool], float] = {}
 
     def begin(self) -> None:
@@ -302,15 +321,15 @@ class ExternalAttacher(Controller[Key]):
 
     def work(self, key: Key) -> None:
         attachment = self._desk.get(ATTACHMENTS, key[1])
-        if attachment is None or attachment["spec"]["attacher"] != DRIVER:
+        if attachment is None or attachment["spec"]["attacher"] != self._driver:
             return
-        has_finalizer = _FINALIZER in (attachment["metadata"].get("finalizers") or ())
+        has_finalizer = self._finalizer in (attachment["metadata"].get("finalizers") or ())
         attached = bool((attachment.get("status") or {}).get("attached"))
         if is_deleting(attachment):
             if has_finalizer and self._is_done(key, attachment, self._timers.detach):
                 self._detach(key, attachment)
         elif not has_finalizer:
-            self._desk.change(ATTACHMENTS, key, lambda obj: _finalized(obj, there=True))
+            self._desk.change(ATTACHMENTS, key, lambda obj: self._finalized(obj, there=True))
         elif not attached and self._is_done(key, attachment, self._timers.attach):
             self._attach(key, attachment)
 
@@ -326,6 +345,11 @@ class ExternalAttacher(Controller[Key]):
         return True
 
     def _attach(self, key: Key, attachment: Object) -> None:
+        if self._publisher is not None:
+            node, (volume,) = _what(attachment)
+            if not self._publisher.publish(node, volume):
+                self.add_after(key, _RETRY)
+                return
         if self._revokes:
             self._truth.admit(*_what(attachment), why="attached")
         self._desk.change(
@@ -333,19 +357,24 @@ class ExternalAttacher(Controller[Key]):
         )
 
     def _detach(self, key: Key, attachment: Object) -> None:
+        if self._publisher is not None:
+            node, (volume,) = _what(attachment)
+            if not self._publisher.unpublish(node, volume):
+                self.add_after(key, _RETRY)
+                return
         if self._revokes:
             self._truth.bar(*_what(attachment), why="detached")
-        self._desk.change(ATTACHMENTS, key, lambda obj: _finalized(obj, there=False))
+        self._desk.change(ATTACHMENTS, key, lambda obj: self._finalized(obj, there=False))
+
+    def _finalized(self, obj: Object, *, there: bool) -> Object:
+        meta = obj["metadata"]
+        others = [each for each in meta.get("finalizers") or () if each != self._finalizer]
+        own = [self._finalizer] if there else []
+        return {**obj, "metadata": {**meta, "finalizers": [*others, *own]}}
 
 
 def _what(attachment: Json) -> tuple[str, tuple[str]]:
     return attachment["spec"]["nodeName"], (_volume_of(attachment),)
-
-
-def _finalized(obj: Object, *, there: bool) -> Object:
-    meta = obj["metadata"]
-    others = [each for each in meta.get("finalizers") or () if each != _FINALIZER]
-    return {**obj, "metadata": {**meta, "finalizers": [*others, _FINALIZER] if there else others}}
 
 
 def _volume_of(attachment: Json) -> str:

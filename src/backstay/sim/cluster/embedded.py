@@ -37,6 +37,7 @@ from backstay.sim.cluster.scheduler import Scheduler
 from backstay.sim.cluster.stateful_sets import StatefulSets
 from backstay.sim.cluster.timers import Timers
 from backstay.sim.nodes.agents import Agent, AgentContext
+from backstay.sim.nodes.devices import Devices
 from backstay.sim.nodes.machine import CONTROL_PLANE, Main
 from backstay.sim.nodes.network import PodNetwork
 from backstay.sim.nodes.node import Node, Site
@@ -105,7 +106,7 @@ class EmbeddedCluster:
     ``users`` says who may ask, by name, under access control; without it everybody may do
     everything. ``front`` puts something between the API server and those who ask, such as faults.
     ``detach_revokes`` is of the storage, see ``attachments``; ``network`` is what gives pods their
-    addresses.
+    addresses, ``devices`` what opens their volumes.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class EmbeddedCluster:
         front: Callable[[ApiServer], Handler] | None = None,
         detach_revokes: bool = False,
         network: PodNetwork | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self.ground = ground
         self.timers = timers or Timers()
@@ -138,6 +140,7 @@ class EmbeddedCluster:
             pace=self.timers.pace,
             find=self.nodes.get,
             network=network,
+            devices=devices,
         )
         self._furnish()
         self._start()

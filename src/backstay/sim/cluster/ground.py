@@ -34,6 +34,9 @@ class Ground(Protocol):
     def transport(self) -> Transport: ...
 
     @property
+    def network(self) -> Network: ...
+
+    @property
     def wall(self) -> WallClock: ...
 
     @property
@@ -51,6 +54,7 @@ class WorldGround:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.network = world.network
         self.transport = world.network.transport
         self.wall = LoopClock()
         self.rng = Chance(world.seed, "cluster")
@@ -66,7 +70,7 @@ class LoopGround:
     """See the module. Its machines run within ``tasks``."""
 
     def __init__(self, seams: Seams, tasks: Tasks) -> None:
-        network = Network(keeps_record=False)
+        self.network = network = Network(keeps_record=False)
         self.transport = network.transport
         self.wall = seams.wall
         self.rng = seams.rng

@@ -171,6 +171,11 @@ class Kubelet:
         busy = (w.mounts or () for w in self._workers.values() if w.step is not Step.ENDED)
         return sorted({mount.device for mounts in busy for mount in mounts if mount.device})
 
+    @property
+    def holding(self) -> set[str]:
+        """The pods that have their volumes, or are about to."""
+        return {uid for uid, worker in self._workers.items() if worker.step is not Step.ENDED}
+
     def take_over(self, is_wanted: Callable[[str], bool], now: float) -> None:
         """Ends containers of an earlier kubelet that the API has no pod for."""
         for uid, run in self._runtime.running.items():

@@ -21,6 +21,7 @@ from backstay.seam import Seams
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound, Serve
 from backstay.seam.tasks import Tasks
+from backstay.sim.nodes.devices import Devices
 from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
 from backstay.sim.nodes.network import PodNetwork, Refused, Sandbox
 from backstay.sim.nodes.nodestatus import (
@@ -32,7 +33,7 @@ from backstay.sim.nodes.nodestatus import (
     node_object,
     node_status,
 )
-from backstay.sim.nodes.runtime import Runtime
+from backstay.sim.nodes.runtime import Mount, Runtime
 from backstay.sim.nodes.volumes import attached, resolve
 from backstay.sim.nodes.wire import Json, OwnNode, Pod, node_projection, pod_projection
 
@@ -68,12 +69,14 @@ class KubeletProgram:
         wall: WallClock,
         pace: Pace,
         network: PodNetwork | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self._identity = identity
         self._runtime = runtime
         self._wall = wall
         self._pace = pace
         self._network = network
+        self._devices = devices
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
         self._kubelet = Kubelet(
@@ -132,6 +135,8 @@ class KubeletProgram:
             if self._pods.synced:
                 self._kubelet.take_over(self._is_wanted, loop.time())
             due = self._kubelet.advance(loop.time())
+            if self._devices is not None and self._pods.synced:
+                self._devices.keep(self._identity.name, self._kubelet.holding)
             self._news.set()
             for pod in self._kubelet.unprepared():
                 if pod.uid not in self._preparing:
@@ -178,7 +183,7 @@ class KubeletProgram:
                         mounts = await resolve(client, pod)
                     if mounts is not None:
                         self._kubelet.resolved(pod.uid, mounts)
-                        if attached(await self._status(client), mounts):
+                        if await self._is_mounted(client, pod, mounts):
                             await self._connect(client, pod)
                             self._kubelet.mounted(pod.uid, asyncio.get_running_loop().time())
                             self._wake.set()
@@ -187,6 +192,11 @@ class KubeletProgram:
                 wait = min(2 * wait, self._pace.longest_mount_retry)
         finally:
             self._preparing.discard(pod.uid)
+
+    async def _is_mounted(self, client: KubeClient, pod: Pod, mounts: tuple[Mount, ...]) -> bool:
+        if not attached(await self._status(client), mounts):
+            return False
+        return self._devices is None or self._devices.open(self._identity.name, pod.uid, mounts)
 
     async def _connect(self, client: KubeClient, pod: Pod) -> None:
         """Waits for the addresses of a pod, in a new sandbox: one of an earlier boot gives its own

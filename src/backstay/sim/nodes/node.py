@@ -34,6 +34,7 @@ from backstay.kube.client import KubeClient
 from backstay.seam import Seams
 from backstay.seam.clock import Rng, WallClock
 from backstay.sim.nodes.agents import Agent, AgentContext
+from backstay.sim.nodes.devices import Devices
 from backstay.sim.nodes.kubelet import Pace
 from backstay.sim.nodes.kubelet_program import KubeletProgram
 from backstay.sim.nodes.machine import Cut, Machine, Main
@@ -62,6 +63,8 @@ class Site:
     """Another node, by its name."""
     network: PodNetwork | None = None
     """What gives pods their addresses; None if nobody keeps account of them."""
+    devices: Devices | None = None
+    """What opens their volumes; None if all that is attached can be used."""
 
 
 class Node:
@@ -125,24 +128,29 @@ class Node:
         self._machine.lose_power()
         self.runtime.lose_power()
         self.has_kubelet = False
+        self._tell_devices()
 
     def freeze(self) -> None:
         """Its programs stand still and its containers, guests among them, run on."""
         self.frozen = True
         self._machine.freeze()
+        self._tell_devices()
 
     def thaw(self) -> None:
         self.frozen = False
         self._machine.thaw()
+        self._tell_devices()
 
     def cut_off(self, what: Cut = Cut.BOTH) -> None:
         """Nothing gets from it to anybody else, or back."""
         self.cut = what
         self._machine.cut_off(what)
+        self._tell_devices()
 
     def heal(self) -> None:
         self.cut = None
         self._machine.heal()
+        self._tell_devices()
 
     def slow_down(self, seconds: float) -> None:
         """All that it tells others, and that others tell it, takes so much longer; 0 ends that."""
@@ -187,8 +195,13 @@ class Node:
         if self.boot_id is not None:
             self._machine.start(name, self._main_of(agent))
 
+    def _tell_devices(self) -> None:
+        if self._site.devices is not None:
+            self._site.devices.node_changed(self.name)
+
     def _boot_up(self) -> None:
         self.runtime.power_on()
+        self._tell_devices()
         self.start_kubelet()
         for name, agent in self._agents.items():
             self._machine.start(name, self._main_of(agent))
@@ -205,6 +218,7 @@ class Node:
                     wall=seams.wall,
                     pace=self._site.pace,
                     network=self._site.network,
+                    devices=self._site.devices,
                 )
             await program.run(self._site.connect(self.name, seams), seams)
 

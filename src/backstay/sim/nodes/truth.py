@@ -5,9 +5,9 @@ stops, and read by whoever must know: two copies of one workload at once are the
 Backstay exists to prevent, and the API alone can never show it. The log is only ever added to.
 
 Who can write to a volume follows from what runs: every running pod that has it, on each node
-that the storage does not refuse (``bar``), unless nothing in that pod writes at the moment
-(``hold_back``: the target of a migration). A volume goes by the name of its PersistentVolume.
-Who uses an address follows from what runs as well.
+that the storage does not refuse (``bar``, or as the storage itself says: ``ask``), unless nothing
+in that pod writes at the moment (``hold_back``: the target of a migration). A volume goes by the
+name of its PersistentVolume. Who uses an address follows from what runs as well.
 """
 
 import asyncio
@@ -61,6 +61,8 @@ class Entry:
 
 
 Follower = Callable[[Entry], None]
+Storage = Callable[[str, str], bool | None]
+"""Whether a node can write to a volume; None for volumes of others."""
 
 
 class Truth:
@@ -72,6 +74,7 @@ class Truth:
         self._running: dict[tuple[str, str], Running] = {}
         self._held_back: set[tuple[str, str]] = set()
         self._barred: set[tuple[str, str]] = set()
+        self._storage: Storage | None = None
         self._followers: tuple[Follower, ...] = ()
         self._changed = asyncio.Event()
 
@@ -109,7 +112,7 @@ class Truth:
             each
             for (node, uid), each in self._running.items()
             if volume in each.volumes
-            and (node, volume) not in self._barred
+            and not self.is_barred(node, volume)
             and (node, uid) not in self._held_back
         ]
 
@@ -126,7 +129,18 @@ class Truth:
         self._add(Entry(self._now(), node, "", "", "", "", What.ADMITTED, why, admitted))
 
     def is_barred(self, node: str, volume: str) -> bool:
-        return (node, volume) in self._barred
+        if (node, volume) in self._barred:
+            return True
+        return self._storage is not None and self._storage(node, volume) is False
+
+    def ask(self, storage: Storage) -> None:
+        """Of its own volumes, this storage knows itself who can write; ``turned`` is how it tells
+        that this has changed."""
+        self._storage = storage
+
+    def turned(self, node: str, volume: str, *, writable: bool, why: str) -> None:
+        what = What.ADMITTED if writable else What.BARRED
+        self._add(Entry(self._now(), node, "", "", "", "", what, why, (volume,)))
 
     def hold_back(self, node: str, uid: str, *, why: str) -> None:
         """Nothing in this pod writes for now, as in a migration's target until the guest is there
