@@ -20,7 +20,7 @@ whether it is dead or merely cut off. ``shut_out`` says whether that is so, or w
 What is unknown counts against it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from backstay.model.drbd import ReplicaSight, ResourceSight
 from backstay.model.policy import Times
@@ -28,14 +28,15 @@ from backstay.model.policy import Times
 _QUORATE = ("majority", "all")
 
 
-def shut_out(sight: ResourceSight) -> str | None:
-    """Why this look does not show the node shut out, in words; None if it does."""
-    return (
-        _unprotected(sight)
-        or _still_there(sight)
-        or _outvoted(sight)
-        or _nobody_could_take_over(sight)
-    )
+Rule = Callable[[ResourceSight], str | None]
+"""What speaks against it, in words."""
+
+
+def shut_out(sight: ResourceSight, rules: Sequence[Rule] = ()) -> str | None:
+    """Why this look does not show the node shut out, in words; None if it does. The rules are
+    ``RULES``; a test can leave one out and see what goes wrong without it."""
+    said = (rule(sight) for rule in rules or RULES)
+    return next((because for because in said if because is not None), None)
 
 
 def settled(sight: ResourceSight, now: float, *, times: Times) -> str | None:
@@ -63,7 +64,7 @@ def _reporters(sight: ResourceSight) -> list[ReplicaSight]:
     return [each for each in sight.replicas if each.online and each.node != sight.node]
 
 
-def _unprotected(sight: ResourceSight) -> str | None:
+def is_unprotected(sight: ResourceSight) -> str | None:
     if sight.quorum not in _QUORATE:
         word = sight.quorum or "not set"
         return f"its DRBD quorum is {word}, so that either side of a cut may write"
@@ -72,7 +73,7 @@ def _unprotected(sight: ResourceSight) -> str | None:
     return "it allows two primaries at a time" if sight.two_primaries else None
 
 
-def _still_there(sight: ResourceSight) -> str | None:
+def is_still_there(sight: ResourceSight) -> str | None:
     if all(each.node != sight.node for each in sight.replicas):
         return f"LINSTOR knows of no replica on {sight.node}"
     for each in sight.replicas:
@@ -86,7 +87,7 @@ def _still_there(sight: ResourceSight) -> str | None:
     return None
 
 
-def _outvoted(sight: ResourceSight) -> str | None:
+def is_not_outvoted(sight: ResourceSight) -> str | None:
     reporters = _reporters(sight)
     with_disk, without = _counts(sight.replicas)
     mine, helpers = _counts(reporters)
@@ -100,10 +101,13 @@ def _counts(replicas: Sequence[ReplicaSight]) -> tuple[int, int]:
     return with_disk, len(replicas) - with_disk
 
 
-def _nobody_could_take_over(sight: ResourceSight) -> str | None:
+def has_no_successor(sight: ResourceSight) -> str | None:
     if any(each.may_promote for each in _reporters(sight)):
         return None
     return "none of its other replicas could take over"
+
+
+RULES: tuple[Rule, ...] = (is_unprotected, is_still_there, is_not_outvoted, has_no_successor)
 
 
 def _not_shown_alive(sight: ResourceSight, since: float) -> str | None:
