@@ -277,6 +277,15 @@ async def test_a_controller_that_dies_while_its_head_is_awaited_is_trouble() -> 
         assert "http://a:3370" in it.promotions.trouble
 
 
+@virtual_time
+async def test_a_head_that_did_not_come_before_the_next_was_due_proves_nothing_by_itself() -> None:
+    async with listening(Feed(late=True), renew_every=3.0) as it:
+        it["a"].answers[VERSION] = Answer(status=503)
+        await asyncio.sleep(3.1)
+        assert not it.connected()
+        assert it.renewed_at == []
+
+
 # Trouble
 
 
@@ -338,6 +347,22 @@ async def test_where_one_controller_is_in_trouble_the_next_one_is_listened_to_at
         it.s.link().cut()
         await it.hears(host="b", within=3.0)
         assert it.connected()
+
+
+@virtual_time
+async def test_a_page_that_never_ends_is_no_stream_of_events() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        while True:
+            yield b"<p>Please wait.</p>"
+            await asyncio.sleep(1.0)
+
+    async def page(_: Inbound) -> Answer:
+        return Answer(headers={"Content-Type": "text/html"}, body=body())
+
+    async with listening(page) as it:
+        await asyncio.sleep(10.0)
+        assert not it.connected()
+        assert it.promotions.trouble.endswith("does not answer as LINSTOR does: it sends no events")
 
 
 @virtual_time
