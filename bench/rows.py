@@ -162,6 +162,13 @@ ROWS = (
         bar=Bar("less than 20 ms", lambda row: row.ours < 20),
     ),
     Row(
+        name="linstor.burst_cpu_s",
+        unit="s",
+        ours=Contender("backstay", "bench.promotions:ours", 5_000, 50),
+        peer=Contender("json.loads", "bench.promotions:bare_json", 5_000, 50),
+        bar=Bar("less than 1 s for 5,000 events", lambda row: row.ours < 1),
+    ),
+    Row(
         name="controller.idle_cpu_percent_1000_nodes",
         unit="%",
         ours=Contender("backstay run", "bench.controlling:our_cpu", 60, 2),

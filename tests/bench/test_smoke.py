@@ -49,6 +49,11 @@ def test_our_reflector_takes_in_all_events() -> None:
             assert contender.measure() > 0
 
 
+def test_our_driver_hears_all_promotions() -> None:
+    with worker("bench.promotions:ours", Job(amount=50)) as contender:
+        assert contender.measure() > 0
+
+
 def test_a_peer_that_is_not_installed_is_named() -> None:
     with (
         pytest.raises(BenchError, match=r"bench\.nobody is not installed: make bench"),
