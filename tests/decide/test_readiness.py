@@ -8,6 +8,8 @@ import pytest
 from backstay.decide.failover import CHAIN, Snapshot
 from backstay.decide.guests import stays_down
 from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
+from backstay.model.drbd import ReplicaSight, ResourceSight
+from backstay.model.evidence import Testimony
 from backstay.model.labels import TMAX_PROTECT
 from backstay.model.node import Life
 from backstay.model.policy import Detach, Job, Mode, Ownership
@@ -186,3 +188,55 @@ def test_a_runtime_that_can_outlive_its_daemon_is_noted_and_asks_for_nothing() -
     assert (note.code, note.next) == ("OutlivesItsDaemon", "")
     for runtime in ("containerd://2.1.4", "cri-o://1.33.0", ""):
         assert outlook(changed(facts={"runtime": runtime})).notes == ()
+
+
+# DRBD
+
+DRBD = Volume(claim="data", pv="pv", driver="linstor.csi.linbit.com", handle="res")
+
+
+def replicated(*disks: str, quorum: str = "majority", offline: str = "") -> Outlook:
+    """A machine on n1, whose volume has replicas on these nodes and a tie-breaker on n9."""
+    sight = ResourceSight(
+        resource="res",
+        node="n1",
+        driver=DRBD.driver,
+        observed_at=NOW,
+        quorum=quorum,
+        two_primaries=False,
+        replicas=tuple(
+            ReplicaSight(
+                node=node,
+                diskful=node != "n9",
+                online=node != offline,
+                in_use=node == "n1",
+                may_promote=False,
+                sees=True,
+            )
+            for node in (*disks, "n9")
+        ),
+    )
+    testimony = Testimony(quorums=(sight,))
+    [found] = outlook(changed(workload={"volumes": (DRBD,)}, testimony=testimony)).outlooks
+    return found
+
+
+def test_what_drbd_would_prove_recovers_by_itself_and_it_is_said_how_soon() -> None:
+    found = replicated("n1", "n2")
+    assert found.by_itself
+    assert "DRBD shows within 55 s or so that n1" in found.caveats[-1].sentence
+
+
+@pytest.mark.parametrize(
+    ("found", "because"),
+    [
+        (replicated("n1", "n2", quorum="off"), "quorum is off"),
+        (replicated("n1", "n2", quorum="all"), "none of its other replicas could take over"),
+        (replicated("n1", "n2", offline="n9"), "only 1 of its 2 replicas with a disk"),
+        (replicated("n2", "n3"), "no replica on n1"),
+    ],
+)
+def test_what_drbd_would_not_prove_needs_somebodys_word(found: Outlook, because: str) -> None:
+    assert found.recovers
+    assert not found.by_itself
+    assert because in found.caveats[-1].sentence

@@ -22,6 +22,8 @@ What is unknown counts against it.
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from backstay.model.drbd import ReplicaSight, ResourceSight
 from backstay.model.policy import Times
 
@@ -53,6 +55,29 @@ def settled(sight: ResourceSight, now: float, *, times: Times) -> str | None:
         lasted = 0 if sight.since is None else int(now - sight.since)
         return f"{sight.node} is shut out, but has been for only {lasted} of {sight.grace:g} s"
     return _not_shown_alive(sight, max(sight.since, now - times.suspect))
+
+
+def as_if_lost(sight: ResourceSight, now: float) -> ResourceSight:
+    """What would be seen now if the node had died a while ago, and nothing else had gone wrong.
+    Where the quorum is ``all``, nobody could take over from one that has a disk."""
+    own = next((each for each in sight.replicas if each.node == sight.node), None)
+    quorate = sight.quorum != "all" or own is None or not own.diskful
+    return msgspec.structs.replace(
+        sight,
+        observed_at=now,
+        since=now - sight.grace,
+        replicas=tuple(
+            msgspec.structs.replace(
+                each,
+                online=each.online and each is not own,
+                alive_at=now,
+                in_use=None if each is own else False,
+                may_promote=None if each is own else each.diskful and quorate,
+                sees=None if each is own else False,
+            )
+            for each in sight.replicas
+        ),
+    )
 
 
 def survivors(sight: ResourceSight) -> tuple[str, ...]:

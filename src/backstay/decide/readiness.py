@@ -1,7 +1,8 @@
 """Readiness: what would happen if a node died now.
 
 The very decision of a failover, asked of a death that has not happened: once with nothing to
-prove it, which shows what is held; once with a person's word, which shows what that would settle.
+prove it but what DRBD would say then, which shows what is held; once with a person's word, which
+shows what that would settle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,8 @@ import msgspec
 from backstay.decide.failover import Action, Check, Snapshot, Verdict, decide
 from backstay.decide.guests import aftermath, notes
 from backstay.decide.policy import terms_of
-from backstay.decide.proof import VANTAGES, objection, presumed_after
+from backstay.decide.proof import VANTAGES, is_of, objection, presumed_after
+from backstay.decide.quorum import as_if_lost, shut_out
 from backstay.decide.storm import Fleet
 from backstay.model.evidence import Confirmation, Evidence, EvidenceKind, Strength, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
@@ -23,6 +25,9 @@ from backstay.model.workload import Workload, WorkloadKind
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
 _DOCKER = "docker://"
+
+_PINGS = 10.0
+"""Seconds until DRBD has missed a peer, as it comes."""
 
 _NEVER_STARTS = frozenset({Reason.AddressBound.name, Reason.AddressUnreadable.name})
 """What is wrong with how it asks for addresses, and keeps its new pod from starting."""
@@ -59,6 +64,11 @@ class Outlook(msgspec.Struct, frozen=True):
     def recovers(self) -> bool:
         return self.ending is Ending.RECOVERS
 
+    @property
+    def by_itself(self) -> bool:
+        """Whether nobody's word is needed."""
+        return self.recovers and self.held_by is None
+
 
 class NodeOutlook(msgspec.Struct, frozen=True):
     """One node. ``proof`` says what could prove its death at present, ``notes`` what makes that
@@ -80,18 +90,25 @@ class NodeOutlook(msgspec.Struct, frozen=True):
 def readiness(
     snapshot: Snapshot, *, times: Times, chain: Sequence[Check], places: int | None = None
 ) -> NodeOutlook:
-    """See the module. The snapshot's own life, policy mode and age are put aside. ``places`` is on
-    how many nodes controllers of ours run, if that is known."""
+    """See the module. The snapshot's own life, policy mode and age are put aside; of its testimony
+    only that of DRBD counts, as it would be then. ``places`` is on how many nodes controllers of
+    ours run, if that is known."""
     dead = _as_if_dead(snapshot)
     unproven = decide(dead, 0.0, times=times, chain=chain)
     proven = decide(_confirmed(dead), 0.0, times=times, chain=chain)
     outlooks = tuple(
-        _outlook(before, after, snapshot)
+        _outlook(before, after, snapshot, dead)
         for before, after in zip(unproven.verdicts, proven.verdicts, strict=True)
     )
-    proof = ("a person: backstay confirm-dead",)
+    proof = (*_drbd(outlooks), "a person: backstay confirm-dead")
     hardships = [*_hardships(snapshot.facts), *_loneliness(outlooks, places)]
     return NodeOutlook(snapshot.facts.name, outlooks, proof, tuple(hardships))
+
+
+def _drbd(outlooks: Sequence[Outlook]) -> Iterator[str]:
+    count = sum(outlook.by_itself for outlook in outlooks)
+    if count:
+        yield f"DRBD's quorum, for {count} of {len(outlooks)} workloads"
 
 
 def _loneliness(outlooks: Sequence[Outlook], places: int | None) -> Iterator[Why]:
@@ -105,7 +122,7 @@ def _hardships(facts: NodeFacts) -> Iterator[Why]:
         yield Reason.OutlivesItsDaemon.because(node=facts.name, runtime=facts.runtime)
 
 
-def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot) -> Outlook:
+def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot, dead: Snapshot) -> Outlook:
     workload, node = before.workload, snapshot.facts.name
     if before.action is Action.LEAVE:
         return Outlook(workload, None, before.why, Ending.LEFT, fix=before.why.next)
@@ -113,7 +130,8 @@ def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot) -> Outlook:
     if after.action is not Action.RELEASE:
         return Outlook(workload, held, after.why, Ending.HELD, fix=_unbinding(workload, after.why))
     terms = terms_of(workload, snapshot.policy)
-    then, caveats = aftermath(workload, terms), _caveats(workload, terms, snapshot)
+    then = aftermath(workload, terms)
+    caveats = (*_caveats(workload, terms, snapshot), *_on_drbd(workload, dead))
     stuck = next((note for note in workload.notes if note.code in _NEVER_STARTS), None)
     if not then.down and stuck is not None:
         return Outlook(workload, held, stuck, Ending.STAYS_DOWN, caveats, stuck.next)
@@ -159,6 +177,23 @@ def _caveats(workload: Workload, terms: Terms, snapshot: Snapshot) -> tuple[Why,
             found.append(Reason.WaitsForDetach.because(**about))
     left = (Reason.LeavesDataBehind.because(where=each, node=node) for each in workload.also_writes)
     return (*found, *left, *_on_silence(workload, terms, snapshot))
+
+
+def _on_drbd(workload: Workload, dead: Snapshot) -> Iterator[Why]:
+    """How soon DRBD would have shown that the node cannot write to its volumes any more; or what
+    keeps it from ever showing that."""
+    node, seconds = dead.facts.name, 0.0
+    for volume in workload.volumes:
+        for sight in dead.testimony.quorums:
+            if not is_of(volume, sight):
+                continue
+            if (because := shut_out(sight)) is not None:
+                about = {"volume": volume.claim, "node": node, "because": because}
+                yield Reason.NotProvenByDrbd.because(**about)
+                return
+            seconds = max(seconds, _PINGS + sight.grace)
+    if seconds:
+        yield Reason.ProvenByDrbd.because(node=node, seconds=round(seconds))
 
 
 def _on_silence(workload: Workload, terms: Terms, snapshot: Snapshot) -> Iterator[Why]:
@@ -218,7 +253,9 @@ def _as_if_dead(snapshot: Snapshot) -> Snapshot:
         life=life,
         policy=policy,
         confirmations=(),
-        testimony=Testimony(),
+        testimony=Testimony(
+            quorums=tuple(as_if_lost(each, 0.0) for each in snapshot.testimony.quorums)
+        ),
         fleet=Fleet(),
         view_age=0.0,
     )

@@ -565,6 +565,19 @@ class Reason(Enum):
         "daemon and the kubelet are dead. Such a node looks dead and still writes, so its silence "
         "says even less than that of others. It is a fact to know, and nothing has to be done.",
     )
+    ProvenByDrbd = Entry(
+        "DRBD shows within {seconds} s or so that {node} cannot write to its volumes any more.",
+        "Each of its volumes has enough other replicas that can be asked now. They have the quorum "
+        "when the node is gone, and nobody has to confirm anything; what is counted is DRBD's own "
+        "time to miss a peer, and the grace.",
+    )
+    NotProvenByDrbd = Entry(
+        "DRBD would not show that {node} cannot write to its volume {volume}: {because}.",
+        "Somebody would have to confirm the death of the node. Most often the quorum of the "
+        "resource is off because it has too few replicas: with two on disks, a third without one "
+        "(a tie-breaker) is enough.",
+        "linstor resource-definition list-properties, linstor resource list",
+    )
     PresumedOnSilence = Entry(
         "If nobody confirms it, it restarts after {seconds} s in which {node} is silent.",
         "Its owner has consented to that, and two copies of it could use its volumes at once. The "

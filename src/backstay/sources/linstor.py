@@ -152,7 +152,7 @@ class LinstorSource:
     async def ask(self, node: NodeFacts, workloads: Sequence[Workload]) -> Testimony:
         started = asyncio.get_running_loop().time()
         mine = {resource for resource, name in self._tracks if name == node.name}
-        await self._look_at(mine | self._resources_of(workloads))
+        await self._look_at(mine | resources_of(workloads, self._terms.driver))
         return self._testimony(node.name, after=started)
 
     def _testimony(self, node: str, *, after: float) -> Testimony:
@@ -167,14 +167,6 @@ class LinstorSource:
 
     def _sights(self) -> list[tuple[tuple[str, str], ResourceSight]]:
         return sorted(self._tracks.items(), key=lambda each: each[0])
-
-    def _resources_of(self, workloads: Sequence[Workload]) -> set[str]:
-        return {
-            resource_of(volume.handle, volume.pv)
-            for workload in workloads
-            for volume in workload.volumes
-            if volume.pv and not volume.exported and self._terms.driver in ("", volume.driver)
-        }
 
     # What LINSTOR hints at
 
@@ -289,15 +281,7 @@ class LinstorSource:
             driver=self._terms.driver,
             observed_at=lap.started,
             replicas=tuple(
-                ReplicaSight(
-                    node=each.node,
-                    diskful=each.diskful,
-                    online=each.node in lap.online,
-                    alive_at=self._alive_at(each.node),
-                    in_use=each.in_use,
-                    may_promote=each.may_promote,
-                    sees=_sees(each.connections, node),
-                )
+                replica_sight(each, node, online=lap.online, alive_at=self._alive_at(each.node))
                 for each in lap.replicas[resource]
             ),
             quorum=options.quorum,
@@ -342,6 +326,31 @@ class LinstorSource:
         gone = [key for key in self._tracks if key[0] == resource and key[1] not in keep]
         for key in gone:
             del self._tracks[key]
+
+
+def replica_sight(
+    replica: Replica, node: str, *, online: Collection[str], alive_at: float | None = None
+) -> ReplicaSight:
+    """What this replica says of that node."""
+    return ReplicaSight(
+        node=replica.node,
+        diskful=replica.diskful,
+        online=replica.node in online,
+        alive_at=alive_at,
+        in_use=replica.in_use,
+        may_promote=replica.may_promote,
+        sees=_sees(replica.connections, node),
+    )
+
+
+def resources_of(workloads: Iterable[Workload], driver: str) -> set[str]:
+    """The resources behind all of their volumes that are that driver's, or anybody's."""
+    return {
+        resource_of(volume.handle, volume.pv)
+        for workload in workloads
+        for volume in workload.volumes
+        if volume.pv and not volume.exported and driver in ("", volume.driver)
+    }
 
 
 def _sees(connections: Mapping[str, bool] | None, node: str) -> bool | None:
