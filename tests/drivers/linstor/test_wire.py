@@ -7,7 +7,15 @@ import msgspec
 import pytest
 
 from backstay.drivers.linstor import wire
-from backstay.drivers.linstor.wire import Options, Promotion, Refusal, Satellite, Unreadable
+from backstay.drivers.linstor.wire import (
+    QUORUM,
+    TWO_PRIMARIES,
+    Options,
+    Promotion,
+    Refusal,
+    Satellite,
+    Unreadable,
+)
 
 Json = dict[str, Any]
 
@@ -182,9 +190,9 @@ def test_two_replicas_on_one_node_contradict_each_other() -> None:
 
 
 def test_a_definition_is_read_with_its_group_and_props() -> None:
-    sent = {"name": "PVC-1", "props": {wire.QUORUM: "majority"}, "resource_group_name": "sc-1"}
+    sent = {"name": "PVC-1", "props": {QUORUM: "majority"}, "resource_group_name": "sc-1"}
     read = wire.definition_from(msgspec.json.encode(sent), "pvc-1")
-    assert read == wire.Definition("pvc-1", "sc-1", {wire.QUORUM: "majority"})
+    assert read == wire.Definition("pvc-1", "sc-1", {QUORUM: "majority"})
 
 
 def test_the_definition_of_another_resource_is_not_its_own() -> None:
@@ -217,11 +225,43 @@ def test_of_many_definitions_one_that_cannot_be_read_is_missing_and_the_rest_is_
 def test_what_is_set_nearest_to_the_resource_is_in_effect(
     resource: Json, group: Json, controller: Json, options: Options
 ) -> None:
-    keys = {"q": wire.QUORUM, "two": wire.TWO_PRIMARIES}
+    keys = {"q": QUORUM, "two": TWO_PRIMARIES}
     layers = [
         {keys[key]: value for key, value in each.items()} for each in (resource, group, controller)
     ]
     assert wire.options_from(layers) == options
+
+
+def test_what_is_set_for_one_replica_or_one_node_is_read_with_it() -> None:
+    props = {QUORUM: " Off", TWO_PRIMARIES: "Yes", "DrbdOptions/Disk/on-io-error": "detach"}
+    own = {QUORUM: "off", TWO_PRIMARIES: "yes"}
+    assert replica(props=props).own == own
+    node = {"name": "node-a", "connection_status": "ONLINE", "props": props}
+    assert wire.satellites_from(msgspec.json.encode([node]))[0].own == own
+    assert replica().own == replica(props={}).own == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "weakest"),
+    [
+        (Options("majority", False), [{}, {}], Options("majority", False)),
+        (Options("majority", False), [{}, {QUORUM: "off"}], Options("off", False)),
+        (Options("majority", False), [{QUORUM: ""}], Options("", False)),
+        (Options("majority", False), [{QUORUM: "1"}, {QUORUM: "all"}], Options("1", False)),
+        (Options("all", False), [{QUORUM: "all"}], Options("all", False)),
+        (Options("all", False), [{QUORUM: "majority"}], Options("majority", False)),
+        (Options("off", False), [{QUORUM: "majority"}], Options("off", False)),
+        (Options("all", False), [{}, {TWO_PRIMARIES: "yes"}], Options("all", True)),
+        (Options("all", False), [{TWO_PRIMARIES: "perhaps"}], Options("all", None)),
+        (Options("all", True), [{TWO_PRIMARIES: "no"}], Options("all", True)),
+        (Options("all", None), [{TWO_PRIMARIES: "no"}], Options("all", None)),
+        (Options("all", None), [{TWO_PRIMARIES: "yes"}], Options("all", True)),
+    ],
+)
+def test_no_replica_is_taken_for_bound_by_what_it_overrules(
+    options: Options, own: list[Json], weakest: Options
+) -> None:
+    assert wire.weakest(options, own) == weakest
 
 
 def test_a_group_that_was_not_asked_for_is_not_it() -> None:

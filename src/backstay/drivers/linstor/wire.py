@@ -8,13 +8,17 @@
 * What is about something else than was asked for is unreadable, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 QUORUM = "DrbdOptions/Resource/quorum"
 TWO_PRIMARIES = "DrbdOptions/Net/allow-two-primaries"
+OPTIONS = (QUORUM, TWO_PRIMARIES)
+"""The settings on which it rests whether a replica that is alone can write."""
+
+_QUORATE = frozenset({"majority", "all"})
 
 _DISKLESS = frozenset({"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER", "NVME_INITIATOR"})
 _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})
@@ -31,7 +35,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
     ``drbd``: whether DRBD is its top layer; if not, nothing below is known. ``connections`` has
     the peers by name and whether the replica is connected to them, as it sees it itself. None:
-    it reports nothing; a peer that is not in it: nothing is reported of that one.
+    it reports nothing; a peer that is not in it: nothing is reported of that one. ``own`` is what
+    of ``OPTIONS`` is set for this replica alone.
     """
 
     resource: str
@@ -42,6 +47,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     in_use: bool | None = None
     may_promote: bool | None = None
     connections: Mapping[str, bool] | None = None
+    own: Mapping[str, str] = {}
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -53,12 +59,14 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Satellite(msgspec.Struct, frozen=True, kw_only=True):
-    """LINSTOR's own agent on a node. ``status`` is the controller's word for its connection."""
+    """LINSTOR's own agent on a node. ``status`` is the controller's word for its connection,
+    ``own`` what of ``OPTIONS`` is set for all replicas of this node."""
 
     node: str
     online: bool
     status: str
     evicted: bool
+    own: Mapping[str, str] = {}
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -116,6 +124,7 @@ class _Resource(msgspec.Struct, frozen=True):
     flags: list[str] | None = None
     layer_object: _Layer | None = None
     state: _State | None = None
+    props: dict[str, str] | None = None
 
 
 class _Definition(msgspec.Struct, frozen=True):
@@ -133,6 +142,7 @@ class _Node(msgspec.Struct, frozen=True):
     name: str
     flags: list[str] | None = None
     connection_status: str = ""
+    props: dict[str, str] | None = None
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -187,7 +197,12 @@ def _replica(wire: _Resource) -> Replica:
         in_use=wire.state.in_use if wire.state else None,
         may_promote=drbd.may_promote if drbd else None,
         connections=_connections(drbd) if drbd else None,
+        own=_own(wire.props),
     )
+
+
+def _own(props: Mapping[str, str] | None) -> Mapping[str, str]:
+    return {key: props[key].strip().lower() for key in OPTIONS if key in props} if props else {}
 
 
 def _connections(drbd: _Drbd) -> Mapping[str, bool] | None:
@@ -242,10 +257,30 @@ def properties_from(body: bytes) -> Mapping[str, str]:
 def options_from(layers: Sequence[Mapping[str, str]]) -> Options:
     """What is in effect, from the props of the resource, then its group, then the controller."""
     quorum = _first(layers, QUORUM) or ""
-    two_primaries = _first(layers, TWO_PRIMARIES)
-    if two_primaries is None or two_primaries.lower() in _NO:
-        return Options(quorum.lower(), False)
-    return Options(quorum.lower(), True if two_primaries.lower() in _YES else None)
+    return Options(quorum.lower(), _yes_or_no(_first(layers, TWO_PRIMARIES)))
+
+
+def weakest(options: Options, own: Iterable[Mapping[str, str]]) -> Options:
+    """What binds the replica that is bound least, if some have settings of their own (``own`` of
+    replicas and of the satellites on their nodes). LINSTOR lets those of a replica overrule all
+    others, and those of a node the controller's: that a node's count for nothing where the resource
+    or its group has the same is not relied on."""
+    own = list(own)
+    quorums = {options.quorum, *(each[QUORUM] for each in own if QUORUM in each)}
+    unbound = sorted(quorums - _QUORATE)
+    strictest = options.quorum if len(quorums) == 1 else "majority"
+    allowed = {options.two_primaries}
+    allowed |= {_yes_or_no(each[TWO_PRIMARIES]) for each in own if TWO_PRIMARIES in each}
+    return Options(
+        unbound[0] if unbound else strictest,
+        True if True in allowed else None if None in allowed else False,
+    )
+
+
+def _yes_or_no(setting: str | None) -> bool | None:
+    if setting is None or setting.lower() in _NO:
+        return False
+    return True if setting.lower() in _YES else None
 
 
 def _first(layers: Sequence[Mapping[str, str]], key: str) -> str | None:
@@ -264,7 +299,11 @@ def _satellite(wire: _Node) -> Satellite:
     status = wire.connection_status.upper()
     evicted = "EVICTED" in {flag.upper() for flag in wire.flags or ()}
     return Satellite(
-        node=wire.name.lower(), online=status == "ONLINE", status=status, evicted=evicted
+        node=wire.name.lower(),
+        online=status == "ONLINE",
+        status=status,
+        evicted=evicted,
+        own=_own(wire.props),
     )
 
 
