@@ -224,6 +224,16 @@ def test_the_options_are_read_anew_wherever_they_are_set() -> None:
     seen(scene)
 
 
+def test_a_replica_that_was_freed_of_the_quorum_proves_nothing_whatever_binds_the_others() -> None:
+    async def scene(staged: Scene) -> None:
+        staged.lab.database.definitions["pvc-1"].own["n1"] = {QUORUM: "off"}
+        await staged.lose_n1()
+        await asyncio.sleep(2 * GRACE)
+        assert "quorum is off" in (staged.objection() or "")
+
+    seen(scene)
+
+
 def test_right_before_a_deed_it_is_looked_anew_at_all_that_the_workload_has() -> None:
     async def scene(staged: Scene) -> None:
         staged.lab.define("pvc-2")

@@ -21,6 +21,7 @@ changed meanwhile included.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NoReturn
 
 import msgspec
@@ -29,7 +30,7 @@ from backstay.decide.quorum import shut_out
 from backstay.drivers.linstor.client import Linstor
 from backstay.drivers.linstor.errors import LinstorError, NotThere, Unreachable
 from backstay.drivers.linstor.stream import Promotions
-from backstay.drivers.linstor.wire import Options, Promotion, Replica
+from backstay.drivers.linstor.wire import Options, Promotion, Replica, Satellite, weakest
 from backstay.model.drbd import ReplicaSight, ResourceSight, resource_of
 from backstay.model.evidence import Testimony
 from backstay.model.node import NodeFacts
@@ -56,10 +57,14 @@ class _Lap:
     """One look at several resources. ``over`` means that nobody needs to be asked any more."""
 
     started: float
-    online: frozenset[str]
+    satellites: tuple[Satellite, ...]
     replicas: dict[str, tuple[Replica, ...]] = field(default_factory=dict)
     trouble: str = ""
     over: bool = False
+
+    @cached_property
+    def online(self) -> frozenset[str]:
+        return frozenset(each.node for each in self.satellites if each.online)
 
     def failed(self, error: LinstorError) -> None:
         self.trouble = str(error)
@@ -227,7 +232,7 @@ class LinstorSource:
         except LinstorError as error:
             self._trouble = str(error)
             return
-        lap = _Lap(started, frozenset(each.node for each in satellites if each.online))
+        lap = _Lap(started, satellites)
         async with asyncio.TaskGroup() as group:
             for resource in sorted(resources):
                 group.create_task(self._read_replicas(resource, lap))
@@ -257,6 +262,7 @@ class LinstorSource:
             if isinstance(option, LinstorError):
                 lap.failed(option)
             elif option is not None:
+                option = weakest(option, lap.replicas[resource], lap.satellites)
                 for node in sorted(nodes):
                     self._take(self._sight(resource, node, option, lap))
 

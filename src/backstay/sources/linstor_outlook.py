@@ -12,7 +12,7 @@ import msgspec
 
 from backstay.drivers.linstor.client import Linstor
 from backstay.drivers.linstor.errors import LinstorError, NotThere
-from backstay.drivers.linstor.wire import Replica
+from backstay.drivers.linstor.wire import Replica, weakest
 from backstay.model.drbd import ResourceSight
 from backstay.model.workload import Workload
 from backstay.sources.linstor import LinstorTerms, replica_sight, resources_of
@@ -36,9 +36,10 @@ async def replication(
     if not names:
         return Replication()
     try:
-        online = {each.node for each in await linstor.satellites() if each.online}
+        satellites = await linstor.satellites()
     except LinstorError as error:
         return Replication(problems=(str(error),))
+    online = {each.node for each in satellites if each.online}
     problems: list[str] = []
     replicas = await _replicas(linstor, names, problems)
     options = await linstor.options_of(replicas)
@@ -50,6 +51,7 @@ async def replication(
             if isinstance(option, LinstorError):
                 problems.append(str(option))
                 continue
+            option = weakest(option, replicas[name], satellites)
             sight = ResourceSight(
                 resource=name,
                 node=node,

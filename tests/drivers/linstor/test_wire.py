@@ -261,7 +261,18 @@ def test_what_is_set_for_one_replica_or_one_node_is_read_with_it() -> None:
 def test_no_replica_is_taken_for_bound_by_what_it_overrules(
     options: Options, own: list[Json], weakest: Options
 ) -> None:
-    assert wire.weakest(options, own) == weakest
+    replicas = [
+        wire.Replica(resource="pvc-1", node=f"n{number}", drbd=True, diskful=True, own=each)
+        for number, each in enumerate(own)
+    ]
+    plain = [msgspec.structs.replace(each, own={}) for each in replicas]
+    satellites = [
+        Satellite(node=each.node, online=True, status="ONLINE", evicted=False, own=each.own)
+        for each in replicas
+    ]
+    assert wire.weakest(options, replicas, ()) == weakest
+    assert wire.weakest(options, plain, satellites) == weakest
+    assert wire.weakest(options, (), satellites) == options, "they have no replica of it"
 
 
 def test_a_group_that_was_not_asked_for_is_not_it() -> None:

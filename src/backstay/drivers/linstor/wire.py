@@ -260,21 +260,31 @@ def options_from(layers: Sequence[Mapping[str, str]]) -> Options:
     return Options(quorum.lower(), _yes_or_no(_first(layers, TWO_PRIMARIES)))
 
 
-def weakest(options: Options, own: Iterable[Mapping[str, str]]) -> Options:
-    """What binds the replica that is bound least, if some have settings of their own (``own`` of
-    replicas and of the satellites on their nodes). LINSTOR lets those of a replica overrule all
-    others, and those of a node the controller's: that a node's count for nothing where the resource
-    or its group has the same is not relied on."""
-    own = list(own)
-    quorums = {options.quorum, *(each[QUORUM] for each in own if QUORUM in each)}
+def weakest(
+    options: Options, replicas: Iterable[Replica], satellites: Iterable[Satellite]
+) -> Options:
+    """What binds the replica that is bound least, because settings of its own overrule the others.
+
+    LINSTOR lets those of a replica overrule all others, and those of a node the controller's. That
+    a node's count for nothing where the resource or its group has the same is not relied on.
+    """
+    own = {each.node: [each.own] for each in replicas}
+    for each in satellites:
+        if each.node in own:
+            own[each.node].append(each.own)
+    settings = [each for both in own.values() for each in both]
+    quorums = {options.quorum, *(each[QUORUM] for each in settings if QUORUM in each)}
     unbound = sorted(quorums - _QUORATE)
-    strictest = options.quorum if len(quorums) == 1 else "majority"
-    allowed = {options.two_primaries}
-    allowed |= {_yes_or_no(each[TWO_PRIMARIES]) for each in own if TWO_PRIMARIES in each}
-    return Options(
-        unbound[0] if unbound else strictest,
-        True if True in allowed else None if None in allowed else False,
-    )
+    bound = options.quorum if len(quorums) == 1 else "majority"
+    allowed = [_yes_or_no(each[TWO_PRIMARIES]) for each in settings if TWO_PRIMARIES in each]
+    return Options(unbound[0] if unbound else bound, _any([options.two_primaries, *allowed]))
+
+
+def _any(answers: Sequence[bool | None]) -> bool | None:
+    """Whether one of them is yes; None if one may be."""
+    if True in answers:
+        return True
+    return None if None in answers else False
 
 
 def _yes_or_no(setting: str | None) -> bool | None:

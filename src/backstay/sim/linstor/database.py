@@ -23,13 +23,15 @@ Props = dict[str, str]
 
 @dataclass
 class Definition:
-    """``has_drbd`` is false for one that is nothing but a local disk; ``number`` is its own."""
+    """``has_drbd`` is false for one that is nothing but a local disk; ``number`` is its own.
+    ``own`` is what was set for its replica on a node alone, which is shown and not carried out."""
 
     name: str
     number: int
     group: str = DEFAULT_GROUP
     props: Props = field(default_factory=dict)
     has_drbd: bool = True
+    own: dict[str, Props] = field(default_factory=dict)
 
 
 class Database:

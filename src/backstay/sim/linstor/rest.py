@@ -138,6 +138,7 @@ class Rest:
                 "name": definition.name,
                 "node_name": self._database.shown(node),
                 **({"flags": flags} if flags else {}),
+                **({"props": definition.own[node]} if node in definition.own else {}),
                 "layer_object": layer,
                 **({"state": {"in_use": sight.role is Role.PRIMARY}} if sight else {}),
                 "uuid": _uuid("resource", f"{key}/{node}"),
