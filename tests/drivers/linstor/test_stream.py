@@ -201,13 +201,15 @@ async def test_a_silent_stream_is_opened_anew_and_its_burst_told_again() -> None
 
 
 @virtual_time
-async def test_a_stream_that_is_heard_of_is_left_as_it_is() -> None:
+async def test_a_stream_that_is_not_silent_is_opened_anew_half_as_often() -> None:
     feed = Feed()
     async with listening(feed) as it:
-        for _ in range(20):
-            feed.say(event("pvc-1", "node-b"))
-            await asyncio.sleep(59.0)
-        assert it.opened() == 1
+        for number in range(60):
+            feed.say(event(f"live-{number}", "node-b"))
+            await asyncio.sleep(10.0)
+        assert it.renewed_at == [pytest.approx(1.0 + 120.0 * n, abs=0.1) for n in range(5)]
+        assert len({each.resource for each in it.heard}) == 60
+        assert it.promotions.trouble == ""
 
 
 @virtual_time

@@ -7,7 +7,8 @@ say: to sort that out is the listener's affair, who had better ask (``client``).
 * No failure is final. After one the next controller is tried at once; when all have failed, after
   a wait that grows to half a minute and starts anew once a stream has lasted.
 * LINSTOR sends no heartbeat, so silence means nothing. A stream that was silent for
-  ``renew_every`` is opened anew: what it then says first is the state of everything.
+  ``renew_every`` is opened anew: what it then says first is the state of everything. One that
+  is not silent, be it because others do the same, is opened anew after twice that time.
 * LINSTOR sends the head of its answer with the first event, which may take days. While it is
   awaited the same controller is asked for its version now and then. If it answers, we are
   connected and there is nothing to tell; if not, we go elsewhere.
@@ -47,6 +48,9 @@ _ERROR = "error"
 # The first burst is over when nothing has come for this long, or after the other at the latest.
 _PAUSE = 1.0
 _LONGEST_BURST = 10.0
+
+# After how many times ``renew_every`` a stream is opened anew although it is not silent.
+_AT_LATEST = 2
 
 # How often, and for how long, a controller whose answer is awaited is asked for its version.
 _KNOCK_EVERY = 5.0
@@ -100,7 +104,7 @@ class Promotions:
     async def _listen(
         self, controller: str, heard: Callable[[Promotion], None], renewed: Callable[[], None]
     ) -> None:
-        """One stream, until it was silent for so long that the next one is due."""
+        """One stream, until the next one is due."""
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             stream = await self._open(controller, stack)
@@ -109,16 +113,17 @@ class Promotions:
                 self._is_renewed(renewed)
                 return
             self.connects += 1
-            parser, burst_ends, in_burst = Parser(), loop.time() + _LONGEST_BURST, True
+            parser, opened_at, in_burst = Parser(), loop.time(), True
             while True:
                 pieces = await _pieces(
                     stream, controller, _PAUSE if in_burst else self._renew_every
                 )
                 await self._tell(pieces, parser, heard, controller)
-                if in_burst and (not pieces or loop.time() >= burst_ends):
+                lasted = loop.time() - opened_at
+                if in_burst and (not pieces or lasted >= _LONGEST_BURST):
                     in_burst = False
                     self._is_renewed(renewed)
-                elif not pieces:
+                elif not pieces or lasted >= _AT_LATEST * self._renew_every:
                     return
 
     async def _open(self, controller: str, stack: AsyncExitStack) -> Stream | None:
