@@ -10,6 +10,7 @@ from backstay.apis.apps import StatefulSet, stateful_set_row
 from backstay.apis.kubevirt import Instance, VirtualMachine, instance_row, virtual_machine_row
 from backstay.apis.pods import HELD_POD_PROJECTION
 from backstay.apis.storage import ClaimWire, VolumeWire, claim_row, volume_row
+from backstay.model.policy import OptIn, Requirement
 from backstay.model.workload import PodRef, Volume, Workload, WorkloadKind
 from backstay.sources.lookups import Details
 from backstay.sources.workloads import NodePods, assemble, protection
@@ -254,7 +255,7 @@ def test_a_bare_pod_is_not_created_anew_and_one_with_a_controller_is() -> None:
 def test_a_label_speaks_for_the_workload_and_no_wins(
     labels: list[dict[str, str]], says: bool | None
 ) -> None:
-    assert protection(*labels) is says
+    assert protection(*labels).protect is says
 
 
 @pytest.mark.parametrize("where", ["pod", "instance", "machine"])
@@ -380,6 +381,7 @@ def test_a_volume_is_described_as_far_as_it_is_known() -> None:
             driver="rbd.csi.ceph.com",
             access_modes=("ReadWriteMany",),
             block=True,
+            handle="pv-data",
         ),
         Volume(claim="unbound", pv="nowhere", access_modes=("ReadWriteOnce",)),
         Volume(claim="unheard-of"),
@@ -411,3 +413,83 @@ def test_a_pod_that_cannot_be_read_is_kept_apart() -> None:
     listed = pods(broken, some.pod("db-0", owners=DB))
     assert [each.key for each in listed.unreadable] == ["shop/broken"]
     assert len(assemble("n1", listed, details())) == 1
+
+
+# Labels and annotations that are not ours
+
+PIRAEUS_LABEL = {"linstor.csi.linbit.com/on-storage-lost": "remove"}
+SPARED = {"annotations": {"drbd.linbit.com/ignore-fail-over": ""}}
+OWNED = some.owned_by("ReplicaSet", "web", api="apps/v1")
+
+
+def test_the_label_of_the_piraeus_ha_controller_protects_any_pod_like_our_own() -> None:
+    for owners in (DB, OWNED, ()):
+        workload = only(some.pod("db-0", owners=owners, labels=PIRAEUS_LABEL))
+        assert workload.label is True
+        assert workload.labelled_by == "its label linstor.csi.linbit.com/on-storage-lost"
+
+
+def test_that_label_with_another_value_says_nothing() -> None:
+    labels = {"linstor.csi.linbit.com/on-storage-lost": "ignore"}
+    assert only(some.pod("db-0", owners=DB, labels=labels)).label is None
+
+
+def test_our_no_goes_before_that_label() -> None:
+    labels = PIRAEUS_LABEL | {"backstay.dev/protect": "false"}
+    workload = only(some.pod("db-0", owners=DB, labels=labels))
+    assert (workload.label, workload.labelled_by) == (False, "its label backstay.dev/protect")
+
+
+def test_a_virtual_machine_is_protected_by_that_label_too() -> None:
+    machine = some.machine("web", metadata={"labels": PIRAEUS_LABEL})
+    workload = only(some.launcher("web"), known=details(some.instance("web"), machine))
+    assert workload.label is True
+
+
+def test_another_selector_takes_the_place_of_that_label() -> None:
+    opt_in = OptIn((Requirement("ha", "In", ("yes",)),), by="somebody")
+    found = assemble(
+        "n1",
+        pods(
+            some.pod("a", owners=OWNED, labels=PIRAEUS_LABEL),
+            some.pod("b", owners=OWNED, labels={"ha": "yes"}),
+        ),
+        details(),
+        opt_in=opt_in,
+    )
+    assert [(each.name, each.label, each.labelled_by) for each in found] == [
+        ("a", None, ""),
+        ("b", True, "somebody"),
+    ]
+
+
+def test_a_selector_that_asks_for_what_is_not_there_sees_all_labels_together() -> None:
+    opt_in = OptIn((Requirement("env", "NotIn", ("dev",)),), by="somebody")
+    known = details(some.instance("web"), some.machine("web"))
+    launcher = pods(some.launcher("web", labels={"env": "dev"}))
+    [workload] = assemble("n1", launcher, known, opt_in=opt_in)
+    assert workload.label is None
+
+
+@pytest.mark.parametrize("value", ["", "true", "false", "anything"])
+def test_a_pod_with_the_annotation_to_ignore_it_is_left_alone_whatever_its_value(
+    value: str,
+) -> None:
+    annotations = {"annotations": {"drbd.linbit.com/ignore-fail-over": value}}
+    workload = only(some.pod("db-0", owners=DB, labels=PIRAEUS_LABEL, metadata=annotations))
+    assert workload.label is False
+    assert workload.labelled_by == "its annotation drbd.linbit.com/ignore-fail-over"
+
+
+def test_our_own_label_goes_before_that_annotation() -> None:
+    labels = {"backstay.dev/protect": "true"}
+    assert only(some.pod("db-0", owners=DB, labels=labels, metadata=SPARED)).label is True
+
+
+@pytest.mark.parametrize(("read_only", "writes"), [(True, ()), (False, ("hostPath /srv/db",))])
+def test_a_directory_of_the_host_is_unsafe_only_if_it_can_be_written_to(
+    read_only: bool, writes: tuple[str, ...]
+) -> None:
+    """/etc/localtime, for one, is in many pods, and in nobody's way."""
+    pod = some.pod("web", owners=OWNED, labels=PIRAEUS_LABEL, **with_host_path(read_only=read_only))
+    assert only(pod).also_writes == writes

@@ -11,6 +11,7 @@ from backstay.apis.calico import PREFIX
 from backstay.apis.core import PodStatus
 from backstay.apis.placement import HOSTNAME, Binding, NodeSelector, bound_to
 from backstay.kube.projection import Meta, Projection, share
+from backstay.model.labels import IGNORE_FAIL_OVER
 
 _MIRROR = "kubernetes.io/config.mirror"
 
@@ -90,7 +91,8 @@ class HeldPod(msgspec.Struct, frozen=True):
     ``claims`` are the names of its volume claims; ``others`` its other volumes that can be written
     to (``hostPath /data``, ``nfs``); ``bindings`` what binds it to its node; ``mirror`` marks a
     static pod's image in the API, which only the kubelet's own files can take away. ``network``
-    are the annotations by which Calico gives it addresses.
+    are the annotations by which Calico gives it addresses. ``spared`` says that somebody has
+    asked for it to be left alone, by an annotation that is not ours.
     """
 
     key: str
@@ -110,6 +112,7 @@ class HeldPod(msgspec.Struct, frozen=True):
     bindings: tuple[Binding, ...]
     graceless: bool = False
     network: dict[str, str] = {}
+    spared: bool = False
 
 
 def held_pod(pod: PodWire) -> HeldPod:
@@ -133,6 +136,7 @@ def held_pod(pod: PodWire) -> HeldPod:
         bindings=_bindings(spec),
         graceless=spec.termination_grace_period_seconds == 0,
         network={k: v for k, v in (meta.annotations or {}).items() if k.startswith(PREFIX)},
+        spared=IGNORE_FAIL_OVER in (meta.annotations or {}),
     )
 
 

@@ -20,7 +20,7 @@ from backstay.decide.storm import Fleet, is_storm, silent_together
 from backstay.kube.client import KubeClient
 from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
-from backstay.model.policy import Policy, Times
+from backstay.model.policy import PIRAEUS, OptIn, Policy, Times
 from backstay.model.workload import Workload
 from backstay.sources.lookups import Details
 from backstay.sources.nodes import NodeSource
@@ -56,6 +56,7 @@ class Observer:
         sources: Sequence[Source] = (),
         history: History,
         times: Times,
+        opt_in: OptIn = PIRAEUS,
     ) -> None:
         self.watched: dict[str, Watched] = {}
         self.down: set[str] = set()
@@ -66,6 +67,7 @@ class Observer:
         self._sources = sources
         self._history = history
         self._times = times
+        self._opt_in = opt_in
 
     @property
     def policy(self) -> Policy:
@@ -115,8 +117,9 @@ class Observer:
         pods = await read_pods(self._client, name)
         uids = frozenset(pod.uid for pod in pods.pods)
         if watched.details is None or watched.details.unread or not uids <= watched.described:
-            watched.details, watched.described = await describe(self._client, pods), uids
-        watched.workloads = assemble(name, pods, watched.details)
+            watched.details = await describe(self._client, pods, opt_in=self._opt_in)
+            watched.described = uids
+        watched.workloads = assemble(name, pods, watched.details, opt_in=self._opt_in)
 
     def look_up_again(self, name: str) -> None:
         """What stands behind the node's pods has changed: we have asked for it."""

@@ -19,7 +19,6 @@ from backstay.model.policy import (
     Detach,
     OnKubeletLoss,
     Policy,
-    Requirement,
     Terms,
 )
 from backstay.model.workload import Workload
@@ -58,21 +57,8 @@ def terms_of(workload: Workload, policy: Policy) -> Terms:
 
 def selects(rule: AvailabilityRule, workload: Workload) -> bool:
     return rule.namespace == workload.namespace and all(
-        _holds(requirement, workload) for requirement in rule.requirements
+        requirement.holds(workload.labels) for requirement in rule.requirements
     )
-
-
-def _holds(requirement: Requirement, workload: Workload) -> bool:
-    value = workload.labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None
 
 
 def _as_it_is(value: Any) -> int:
@@ -127,7 +113,7 @@ def _protect(workload: Workload, asked: _Asked) -> bool | None:
     by_policy: bool | None = asked.get("protect", _as_it_is, default=None)
     if workload.label is None:
         return by_policy
-    asked.origins["protect"] = f"its label {PROTECT}"
+    asked.origins["protect"] = workload.labelled_by or f"its label {PROTECT}"
     return workload.label
 
 

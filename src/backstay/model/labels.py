@@ -26,6 +26,14 @@ PROTECT = f"{GROUP}/protect"
 TMAX_PROTECT = "tmax/virt-auto-failover"
 """The label of the KubeVirt node-fail controller: ``"true"`` protects like our own."""
 
+ON_STORAGE_LOST = "linstor.csi.linbit.com/on-storage-lost"
+"""The label of the Piraeus HA controller: ``"remove"`` protects like our own, unless another
+selector takes its place."""
+
+IGNORE_FAIL_OVER = "drbd.linbit.com/ignore-fail-over"
+"""An annotation on a pod, of the same controller's later versions: whatever its value, the pod is
+left alone."""
+
 MINIMUM_PROOF = f"{GROUP}/minimum-proof"
 """On a pod, a VM or their templates: ``Observed``, ``Confirmed`` or ``Presumed``, the weakest proof
 on which it may be started elsewhere. The cluster's configuration bounds it."""

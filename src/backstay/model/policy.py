@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from backstay.model.evidence import Strength
+from backstay.model.labels import ON_STORAGE_LOST
 
 
 class Mode(StrEnum):
@@ -80,6 +81,34 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str
     operator: str
     values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
+
+
+class OptIn(msgspec.Struct, frozen=True):
+    """Which pods are protected by labels that are not ours. ``by`` is what has said so, as a part
+    of a sentence."""
+
+    requirements: tuple[Requirement, ...]
+    by: str
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        return all(each.holds(labels) for each in self.requirements)
+
+
+PIRAEUS = OptIn(
+    (Requirement(ON_STORAGE_LOST, "In", ("remove",)),), by=f"its label {ON_STORAGE_LOST}"
+)
 
 
 class AvailabilityRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

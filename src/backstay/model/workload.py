@@ -73,6 +73,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     volumes: tuple[Volume, ...] = ()
     label: bool | None = None
+    labelled_by: str = ""
+    """Which label or annotation that is, as a part of a sentence: ``its label ...``."""
     run_strategy: str = ""
     restarts: bool = True
     pinned_by: str = ""

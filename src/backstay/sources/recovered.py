@@ -194,7 +194,7 @@ def _as_workload(machine: VirtualMachineRow, instance: InstanceRow | None) -> Wo
         pods=(),
         uid=machine.uid,
         run_strategy=machine.run_strategy,
-        label=protection(*labels),
+        label=protection(*labels).protect,
         labels={**machine.template_labels, **machine.labels},
         guest=guest_of(instance, machine),
     )

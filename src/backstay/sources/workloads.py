@@ -27,7 +27,14 @@ from backstay.kube.client import KubeClient
 from backstay.kube.projection import Unreadable
 from backstay.kube.resource import PODS, Resource
 from backstay.model.guest import Guest
-from backstay.model.labels import HOTPLUG_VALUE, LAUNCHER, PROTECT, TMAX_PROTECT
+from backstay.model.labels import (
+    HOTPLUG_VALUE,
+    IGNORE_FAIL_OVER,
+    LAUNCHER,
+    PROTECT,
+    TMAX_PROTECT,
+)
+from backstay.model.policy import PIRAEUS, OptIn
 from backstay.model.workload import PodRef, Volume, Workload, WorkloadKind
 from backstay.sources.addresses import Asker, Holder, addresses_of
 from backstay.sources.lookups import Details, Wanted, beside, look_up, machine_of
@@ -52,14 +59,19 @@ async def read_pods(client: KubeClient, node: str, *, timeout: float = _TIMEOUT)
     return NodePods(node=node, pods=tuple(page.rows), unreadable=tuple(page.unreadable))
 
 
-async def describe(client: KubeClient, pods: NodePods, *, timeout: float = _TIMEOUT) -> Details:
+async def describe(
+    client: KubeClient, pods: NodePods, *, opt_in: OptIn = PIRAEUS, timeout: float = _TIMEOUT
+) -> Details:
     """What stands behind the pods that may be ours to move; the others are not looked up."""
-    ours = [pod for pod in pods.pods if _may_be_ours(pod)]
+    ours = [pod for pod in pods.pods if _may_be_ours(pod, opt_in)]
     return await look_up(client, _wanted(ours), timeout=timeout)
 
 
-def assemble(node: str, pods: NodePods, details: Details) -> tuple[Workload, ...]:
-    """The workloads of the node, in the order of their keys."""
+def assemble(
+    node: str, pods: NodePods, details: Details, *, opt_in: OptIn = PIRAEUS
+) -> tuple[Workload, ...]:
+    """The workloads of the node, in the order of their keys. ``opt_in`` says which are protected by
+    labels that are not ours."""
     here = [pod for pod in pods.pods if not _is_the_nodes_own(pod)]
     launchers = [pod for pod in here if is_launcher(pod)]
     helpers = _helpers(here, launchers)
@@ -75,7 +87,9 @@ def assemble(node: str, pods: NodePods, details: Details) -> tuple[Workload, ...
         if not is_launcher(pod) and pod.uid not in helping
     ]
     rows = {pod.uid: pod for pod in here}
-    found = [_with_addresses(each, rows[each.pods[0].uid], details) for each in found]
+    found = [
+        _with_addresses(_opted_in(each, opt_in), rows[each.pods[0].uid], details) for each in found
+    ]
     return tuple(sorted(found, key=lambda workload: workload.key))
 
 
@@ -120,11 +134,11 @@ def _helpers(
     return helpers
 
 
-def _may_be_ours(pod: HeldPod) -> bool:
+def _may_be_ours(pod: HeldPod, opt_in: OptIn) -> bool:
     if _is_the_nodes_own(pod) or pod.phase in _ENDED:
         return False
     kinds = is_launcher(pod) or _plugs_volumes(pod) or _is_stateful(pod)
-    return kinds or protection(pod.labels) is True
+    return kinds or protection(pod.labels).protect is True or opt_in.selects(pod.labels)
 
 
 def _wanted(pods: Iterable[HeldPod]) -> Wanted:
@@ -275,6 +289,9 @@ def _workload(
 ) -> Workload:
     """What all kinds have in common; ``claims`` and ``labels`` are those beyond the pods' own."""
     first = pods[0]
+    said = protection(
+        *(pod.labels for pod in pods), *labels, spared=any(pod.spared for pod in pods)
+    )
     mounted = dict.fromkeys([*(claim for pod in pods for claim in pod.claims), *claims])
     return Workload(
         kind=kind,
@@ -285,7 +302,8 @@ def _workload(
         pods=tuple(map(_reference, pods)),
         volumes=tuple(_volume(node, beside(first.key, claim), details) for claim in mounted),
         also_writes=tuple(dict.fromkeys(other for pod in pods for other in pod.others)),
-        label=protection(*(pod.labels for pod in pods), *labels),
+        label=said.protect,
+        labelled_by=said.by,
         labels=dict(ChainMap(*(dict(each) for each in reversed(labels)), dict(first.labels))),
         pinned_by=_pin(node, first),
         ended=all(pod.phase in _ENDED for pod in pods),
@@ -324,14 +342,32 @@ def _volume(node: str, key: str, details: Details) -> Volume:
     )
 
 
-def protection(*labels: Mapping[str, str]) -> bool | None:
+class Protection(msgspec.Struct, frozen=True):
+    """``protect`` is None where nothing is said; ``by`` is what says so, in words."""
+
+    protect: bool | None = None
+    by: str = ""
+
+
+def protection(*labels: Mapping[str, str], spared: bool = False) -> Protection:
     """What labels say. Ours come first, and among them "no": to leave something alone is the
     mistake that can be made good."""
     ours = {each.get(PROTECT, "").lower() for each in labels}
-    if "false" in ours:
-        return False
-    theirs = {each.get(TMAX_PROTECT, "").lower() for each in labels}
-    return True if "true" in ours | theirs else None
+    for word, protect in (("false", False), ("true", True)):
+        if word in ours:
+            return Protection(protect, f"its label {PROTECT}")
+    if spared:
+        return Protection(False, f"its annotation {IGNORE_FAIL_OVER}")
+    if any(each.get(TMAX_PROTECT, "").lower() == "true" for each in labels):
+        return Protection(True, f"its label {TMAX_PROTECT}")
+    return Protection()
+
+
+def _opted_in(workload: Workload, opt_in: OptIn) -> Workload:
+    """Asked last, and of all labels together: a selector can also ask for what is not there."""
+    if workload.label is not None or not opt_in.selects(workload.labels):
+        return workload
+    return msgspec.structs.replace(workload, label=True, labelled_by=opt_in.by)
 
 
 def _with_addresses(workload: Workload, pod: HeldPod, details: Details) -> Workload:
