@@ -42,6 +42,7 @@ from backstay.record.events import Herald
 from backstay.record.incidents import IncidentBook, KeptIncident
 from backstay.record.metrics import Metrics
 from backstay.record.notify import Notifier, Turn
+from backstay.record.piraeus import COMPONENT, PiraeusHerald
 from backstay.record.pulse import Pulse
 from backstay.record.recorder import FlightRecorder
 from backstay.seam import Seams
@@ -112,6 +113,7 @@ class App:
         self.events = EventRecorder(
             client, component="backstay", instance=settings.identity, wall=seams.wall, rng=seams.rng
         )
+        self.piraeus = _piraeus_events(settings, seams, client)
         self.recorder = _recorder(settings, seams)
         self.box = BlackBox(client, namespace=settings.namespace, program=_PROGRAM, wall=seams.wall)
         self.notifier = _notifier(settings, seams, self.measured)
@@ -144,7 +146,13 @@ class App:
         )  # fmt: skip
         history = History(seams.wall)
         self.observer = observer(
-            client, self.nodes, self.operator, sources=self.sources, history=history, times=times
+            client,
+            self.nodes,
+            self.operator,
+            sources=self.sources,
+            history=history,
+            times=times,
+            opt_in=settings.opt_in,
         )
         self.loop = loop(
             client,
@@ -162,6 +170,7 @@ class App:
                 recorder=self.recorder,
                 box=self.box,
                 notifier=self.notifier,
+                piraeus=None if self.piraeus is None else PiraeusHerald(self.piraeus),
                 times=times,
                 chain=chain,
             ),
@@ -199,7 +208,8 @@ class App:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(Tasks("controller"))
             tasks.spawn(self.pulse.run(), name="pulse")
-            tasks.spawn(self.events.run(), name="events")
+            for events in self._recorded:
+                tasks.spawn(events.run(), name="events")
             if self.recorder is not None:
                 tasks.spawn(self.recorder.run(), name="recorder")
             tasks.spawn(EndpointWatch(self._client, rng=self._seams.rng).run(), name="endpoints")
@@ -247,8 +257,13 @@ class App:
     def _has_seen_everything(self) -> bool:
         return self.nodes.cache.synced and self.nodes.looks > 0
 
+    @property
+    def _recorded(self) -> tuple[EventRecorder, ...]:
+        return (self.events,) if self.piraeus is None else (self.events, self.piraeus)
+
     async def _last_words(self) -> None:
-        await self.events.flush(_LAST_WORDS)
+        for events in self._recorded:
+            await events.flush(_LAST_WORDS)
         if self.recorder is not None:
             await self.recorder.flush(_LAST_WORDS)
 
@@ -307,6 +322,16 @@ class App:
         age, most = self.nodes.age(now), self.settings.times.fresh
         return f"Its view is {age:.0f} s old; {most:g} s are allowed." if age > most else ""
 
+    def standing(self) -> tuple[str, ...]:
+        now = asyncio.get_running_loop().time()
+        age = self.nodes.age(now)
+        looked = "never" if age == float("inf") else f"{age:.0f} s ago"
+        leader = "Another controller" if self.leadership.holder else "No controller"
+        if self.leadership.term is not None:
+            leader = "This controller"
+        lines = (f"The nodes were last looked at {looked}.", f"{leader} leads.")
+        return lines if self.linstor is None else (*lines, _hearing(self.linstor.promotions, now))
+
     def metrics(self) -> bytes:
         measured, now = self.measured, asyncio.get_running_loop().time()
         term, queue = self.leadership.term, self.loop.queue
@@ -317,6 +342,10 @@ class App:
         measured.held.set_all(self._held_by_code())
         measured.api_age.set(self.nodes.age(now), "leases")
         measured.evidence_age.set_all(self._evidence_ages(now))
+        if self.linstor is not None:
+            promotions = self.linstor.promotions
+            measured.linstor_connected.set(float(promotions.connected))
+            measured.linstor_resync_age.set(_since(promotions.last_renewed, now))
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)
@@ -327,7 +356,7 @@ class App:
             measured.notifications_waiting.set(float(self.notifier.waiting))
         measured.contradicted.set(float(self._contradicted()))
         measured.storm.set(float(self.observer.in_a_storm()))
-        measured.events_dropped.reached(self.events.dropped)
+        measured.events_dropped.reached(sum(events.dropped for events in self._recorded))
         for kind, cache in self._caches():
             measured.quarantined.set(float(len(cache.quarantine)), kind)
         if self.recorder is not None:
@@ -424,6 +453,21 @@ class App:
         return found
 
 
+def _hearing(promotions: Promotions, now: float) -> str:
+    """Without names, and so without what is wrong: that is in the status."""
+    if not promotions.connected:
+        silent = _since(promotions.last_heard, now)
+        for_long = "never were" if silent == float("inf") else f"have not been for {silent:.0f} s"
+        return f"LINSTOR's events are not heard, and {for_long}."
+    told = _since(promotions.last_renewed, now)
+    ago = "not been told yet" if told == float("inf") else f"last been told {told:.0f} s ago"
+    return f"LINSTOR's events are heard; the state of everything has {ago}."
+
+
+def _since(moment: float | None, now: float) -> float:
+    return float("inf") if moment is None else now - moment
+
+
 def build(settings: Settings, seams: Seams, client: KubeClient, **instead: Unpack[Parts]) -> App:
     """A controller, of the shipped parts but for what is named ``instead``."""
     return App(settings, seams, client, **instead)
@@ -451,6 +495,14 @@ async def run(
 
 def _past(settings: Settings, seams: Seams, client: KubeClient) -> Past:
     return Past(client, seams.files, settings.recorder, rng=seams.rng)
+
+
+def _piraeus_events(settings: Settings, seams: Seams, client: KubeClient) -> EventRecorder | None:
+    if settings.linstor is None:
+        return None
+    return EventRecorder(
+        client, component=COMPONENT, instance=settings.identity, wall=seams.wall, rng=seams.rng
+    )
 
 
 def _provider(settings: Settings, seams: Seams) -> Provider | None:

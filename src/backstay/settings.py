@@ -8,7 +8,7 @@ import msgspec
 
 from backstay.drivers.linstor.access import Access
 from backstay.kube.lease import LeaseTimes
-from backstay.model.policy import Times
+from backstay.model.policy import PIRAEUS, OptIn, Times
 from backstay.record.notify import Webhook
 from backstay.sources.linstor import LinstorTerms
 
@@ -21,7 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cannot reach proves nothing. ``knock`` is how often a silent node is knocked at.
     ``openstack`` is a directory with the credential by which Nova is asked whether a node's machine
     is off; without one nobody is asked. ``linstor`` is where LINSTOR's controllers are; without it
-    DRBD is not asked whom it has shut out.
+    DRBD is not asked whom it has shut out. ``opt_in`` says which pods are protected by labels that
+    are not ours.
     """
 
     identity: str
@@ -39,12 +40,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     openstack: str = ""
     linstor: Access | None = None
     linstor_terms: LinstorTerms = LinstorTerms()
+    opt_in: OptIn = PIRAEUS
 
     @property
     def fingerprint(self) -> str:
         """Of what all controllers of one cluster should have in common."""
         terms = self.linstor_terms if self.linstor is not None else None
-        shared = msgspec.json.encode((self.times, self.lease_times, self.poll_leases, terms))
+        shared = msgspec.json.encode(
+            (self.times, self.lease_times, self.poll_leases, terms, self.opt_in)
+        )
         return hashlib.sha256(shared).hexdigest()[:8]
 
     @property

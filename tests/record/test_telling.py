@@ -347,3 +347,13 @@ def test_any_status_can_be_made_to_fit(lines: int, words: str, workloads: int, p
     assert len(msgspec.json.encode(status)) <= MOST_BYTES
     assert status.intent is not None
     assert len(status.intent.pods) == pods
+
+
+def test_how_much_of_a_time_has_passed_is_no_news() -> None:
+    early, late = (
+        Reason.ProofMissing.because(
+            workload="db", node="n1", risk="write", missing=f" (for only {seconds} of 45 s)"
+        )
+        for seconds in (3, 18)
+    )
+    assert telling.same_why(early, late)

@@ -112,7 +112,7 @@ class FailoverLoop:
         self._quiet_since: dict[str, float] = {}
         """When what runs on a node was last read, if nothing was left to do about it."""
         self._in_a_storm = asyncio.Lock()
-        self._volumes = Volumes(guard, times=times)
+        self._volumes = Volumes(guard, times=times, outvoted=teller.detached)
         self._fences = Fences(guard, fences, times=times)
         self._witnesses = Witnesses(guard, linstor, times=times)
 
@@ -344,6 +344,7 @@ class FailoverLoop:
             advance = _released(workload, snapshot.policy, after=laps.after(now))
             advances[workload.key] = advance
             self._teller.released(advance.why, node=snapshot.facts, workload=workload)
+        self._teller.deleted(outcome.outvoted)
         return advances
 
     def _migrated(self, decision: Decision, incident: OpenIncident) -> dict[str, Advance]:

@@ -46,13 +46,13 @@ from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.addresses import told as addresses_told
-from backstay.model.evidence import Evidence, Scope, Strength
+from backstay.model.evidence import Evidence, EvidenceKind, Scope, Strength
 from backstay.model.fences import FenceOrder, FenceSight, Fencing
 from backstay.model.incident import Step
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Job, Ownership, Times
 from backstay.model.reasons import Reason, Why
-from backstay.model.storage import Owed
+from backstay.model.storage import Attachment, Owed
 from backstay.model.workload import PodRef, Workload
 from backstay.record.telling import MOST_PODS
 from backstay.seam.clock import WallClock
@@ -94,6 +94,20 @@ class Outcome:
     released: tuple[Workload, ...] = ()
     proof: Proof | None = None
     why: Why | None = None
+    removed: tuple[PodRef, ...] = ()
+    """By our own request: somebody else may have been quicker."""
+
+    @property
+    def outvoted(self) -> tuple[PodRef, ...]:
+        """What was removed because DRBD has shut the node out of its volumes."""
+        grounds = () if self.proof is None else self.proof.grounds
+        uids = {
+            pod.uid
+            for workload, evidence in grounds
+            if evidence.kind is EvidenceKind.STORAGE_QUORUM
+            for pod in workload.pods
+        }
+        return tuple(pod for pod in self.removed if pod.uid in uids)
 
     def __str__(self) -> str:
         return f"released {len(self.released)}" if self.why is None else self.why.sentence
@@ -102,11 +116,13 @@ class Outcome:
 @dataclass(frozen=True)
 class Freed:
     """What became of volumes: those of which nothing is left to do, what is told of it, and the
-    outcome of what was announced, in words."""
+    outcome of what was announced, in words. ``outvoted`` are the attachments that we have deleted
+    because DRBD has shut the node out of those volumes."""
 
     settled: frozenset[Owed] = frozenset()
     said: tuple[Why, ...] = ()
     outcome: str = ""
+    outvoted: tuple[Attachment, ...] = ()
 
 
 class Guard:
@@ -268,13 +284,19 @@ class Guard:
         owner = after.policy.owner_of(Job.ADDRESSES)
         for why in await self._free_addresses(proof, owner, term):
             told(why)
+        removed: list[PodRef] = []
+
+        async def remove(client: KubeClient, pod: PodRef, *, not_after: float) -> None:
+            await pod_verbs.remove(client, pod, not_after=not_after)
+            removed.append(pod)
+
         gone = await self._each(
-            [pod for workload in proof.targets for pod in workload.pods], pod_verbs.remove, term
+            [pod for workload in proof.targets for pod in workload.pods], remove, term
         )
         released = tuple(
             workload for workload in proof.targets if all(pod.uid in gone for pod in workload.pods)
         )
-        return Outcome(released, proof)
+        return Outcome(released, proof, removed=tuple(removed))
 
     def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:
         """What may be removed: decided again, tainted, every pod marked, and asked for before."""
@@ -359,9 +381,11 @@ class Guard:
     async def _detach(self, decided: Plan, term: Term) -> Freed:
         """What has changed meanwhile, or could not be done, is left for the next look."""
         left: set[str] = set()
+        outvoted: list[Attachment] = []
         for attachment in decided.detach:
             try:
                 await attachments.detach(self._client, attachment, not_after=term.require())
+                outvoted += [attachment] if attachment.pv in decided.outvoted else []
             except NotFound:
                 continue
             except KubeError as error:
@@ -370,7 +394,8 @@ class Guard:
         done = len(decided.detach) - len(left)
         settled = frozenset(each for each in decided.settled if each.pv not in left)
         said = () if left else decided.said
-        return Freed(settled, said, f"detached {done} of {len(decided.detach)} volumes")
+        outcome = f"detached {done} of {len(decided.detach)} volumes"
+        return Freed(settled, said, outcome, tuple(outvoted))
 
     async def _each(
         self,

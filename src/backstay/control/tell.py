@@ -14,12 +14,14 @@ from backstay.kube.events import ObjectRef
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
-from backstay.model.workload import Workload
+from backstay.model.storage import Attachment
+from backstay.model.workload import PodRef, Workload
 from backstay.record import logs
 from backstay.record.blackbox import BlackBox
 from backstay.record.events import Herald
 from backstay.record.metrics import Metrics, Stage
 from backstay.record.notify import Notifier, Turn
+from backstay.record.piraeus import PiraeusHerald
 from backstay.record.recorder import FlightRecorder
 from backstay.record.telling import same_why
 
@@ -28,7 +30,7 @@ _log = logging.getLogger("backstay.failover")
 
 class Teller:
     """``recorder`` is None where nothing is to be kept on disk, ``notifier`` where nobody else is
-    to be told."""
+    to be told, ``piraeus`` where nobody expects the Piraeus HA controller's Events."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class Teller:
         recorder: FlightRecorder | None,
         box: BlackBox,
         notifier: Notifier | None = None,
+        piraeus: PiraeusHerald | None = None,
         times: Times,
         chain: Sequence[Check],
     ) -> None:
@@ -46,6 +49,7 @@ class Teller:
         self._recorder = recorder
         self._box = box
         self._notifier = notifier
+        self._piraeus = piraeus
         self._times = times
         self._chain = chain
         self._said: dict[str, dict[str, Why]] = {}
@@ -98,6 +102,16 @@ class Teller:
         """It was taken from the node."""
         self.say(why, node=node, workload=workload)
         self._notify(Turn.RELEASED, why, node=node.name, workload=workload.key)
+
+    def deleted(self, pods: Iterable[PodRef]) -> None:
+        """By us, because DRBD has shut their node out."""
+        if self._piraeus is not None:
+            self._piraeus.deleted(pods)
+
+    def detached(self, attachments: Iterable[Attachment]) -> None:
+        """The same, of attachments."""
+        if self._piraeus is not None:
+            self._piraeus.detached(attachments)
 
     def arrived(self, key: str, why: Why, *, node: NodeFacts, objects: Iterable[ObjectRef]) -> None:
         """A workload runs again, elsewhere, or is ready there."""

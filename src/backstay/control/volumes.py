@@ -5,7 +5,7 @@ been seen to is remembered, and looked at no more: to look means to list all att
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from backstay.control.guard import Guard
 from backstay.control.incident import OpenIncident
@@ -14,14 +14,21 @@ from backstay.decide.failover import Snapshot
 from backstay.kube.lease import Term
 from backstay.model.policy import Times
 from backstay.model.reasons import Why
-from backstay.model.storage import Owed
+from backstay.model.storage import Attachment, Owed
 
 
 class Volumes:
-    """See the module."""
+    """See the module. ``outvoted`` is told what was detached because DRBD has shut the node out."""
 
-    def __init__(self, guard: Guard, *, times: Times) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        times: Times,
+        outvoted: Callable[[Iterable[Attachment]], None] = lambda _: None,
+    ) -> None:
         self._guard = guard
+        self._outvoted = outvoted
         self._times = times
         self._settled: dict[str, set[Owed]] = {}
         self._said: dict[str, set[Why]] = {}
@@ -48,6 +55,7 @@ class Volumes:
         freed = await self._guard.detach(node, prospect.due, term=term, incident=incident)
         settled |= freed.settled
         self._say_once(node, freed.said, told)
+        self._outvoted(freed.outvoted)
         return freed.outcome
 
     def _say_once(self, node: str, said: tuple[Why, ...], told: Callable[[Why], None]) -> None:

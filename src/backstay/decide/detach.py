@@ -23,7 +23,7 @@ import msgspec
 from backstay.decide import proof
 from backstay.decide.failover import Decision, Snapshot
 from backstay.decide.policy import terms_of
-from backstay.model.evidence import Evidence, Scope, Strength
+from backstay.model.evidence import Evidence, EvidenceKind, Scope, Strength
 from backstay.model.node import Life
 from backstay.model.policy import Detach, Job, Mode, Ownership, Times
 from backstay.model.reasons import Reason, Why
@@ -46,21 +46,24 @@ class Holdings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prospect(msgspec.Struct, frozen=True, kw_only=True):
-    """``due`` may be freed as far as is known without a closer look; ``said`` is why others may
-    not."""
+    """``due`` may be freed as far as is known without a closer look, those ``outvoted`` (by the
+    names of their volumes) because of DRBD's quorum; ``said`` is why others may not."""
 
     due: tuple[Owed, ...] = ()
     said: tuple[Why, ...] = ()
+    outvoted: frozenset[str] = frozenset()
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """``taint`` and ``detach`` are what is to be done, ``said`` what is told of it. ``settled`` are
-    those of which nothing is left to do once it is done."""
+    those of which nothing is left to do once it is done, ``outvoted`` the volumes that are free
+    because of DRBD's quorum."""
 
     taint: bool = False
     detach: tuple[Attachment, ...] = ()
     said: tuple[Why, ...] = ()
     settled: frozenset[Owed] = frozenset()
+    outvoted: frozenset[str] = frozenset()
 
 
 def consider(snapshot: Snapshot, owed: Sequence[Owed], now: float, *, times: Times) -> Prospect:
@@ -69,9 +72,14 @@ def consider(snapshot: Snapshot, owed: Sequence[Owed], now: float, *, times: Tim
     if veto is not None:
         return Prospect(said=_stays(snapshot, _awaited(owed), veto))
     evidence = _evidence(snapshot, owed, now, times)
-    due = tuple(each for each in owed if _is_proven(each, evidence))
-    unproven = [each for each in owed if each not in due]
-    return Prospect(due=due, said=_stays(snapshot, _awaited(unproven), _UNPROVEN))
+    grounds = {each: _ground(each, evidence) for each in owed}
+    due = tuple(each for each in owed if grounds[each] is not None)
+    unproven = [each for each in owed if grounds[each] is None]
+    return Prospect(
+        due=due,
+        said=_stays(snapshot, _awaited(unproven), _UNPROVEN),
+        outvoted=frozenset(each.pv for each in due if grounds[each] is EvidenceKind.STORAGE_QUORUM),
+    )
 
 
 def plan(
@@ -127,8 +135,10 @@ def _evidence(
     return proof.proofs(heard, now, times=times)
 
 
-def _is_proven(owed: Owed, evidence: Sequence[Evidence]) -> bool:
-    return any(proof.may_detach(each, _volume(owed)) for each in evidence)
+def _ground(owed: Owed, evidence: Sequence[Evidence]) -> EvidenceKind | None:
+    """What shows that it may be freed; the strongest, if several things do."""
+    volume = _volume(owed)
+    return next((each.kind for each in evidence if proof.may_detach(each, volume)), None)
 
 
 def _volume(owed: Owed) -> Volume:
@@ -175,6 +185,7 @@ def _one_by_one(
         detach=tuple(a for a in holdings.attachments if a.pv in names and not a.going),
         said=(*said, *_told(Reason.VolumeDetached, snapshot, _awaited(free))),
         settled=gone.union(free, used),
+        outvoted=prospect.outvoted,
     )
 
 

@@ -1,13 +1,15 @@
 """Endpoints: what a controller answers over HTTP. Nothing can be changed here.
 
 =============  =======================================================================
-``/healthz``   200 while the process does its work; else 503 and why. A prober restarts it.
-``/readyz``    200 while the view of the cluster is complete and fresh, also on standby.
+``/healthz``   200 while the process does its work; else 500 and why. A prober restarts it.
+``/readyz``    200 while the view of the cluster is complete and fresh, also on standby; else 503.
 ``/metrics``   numbers, for Prometheus
 ``/status``    nodes, their lives, what is held and why, as JSON
 =============  =======================================================================
 
 The first two are for probes, which show no token: they are open to everybody and name nothing.
+Below their verdict they say how things stand. What a restart would not better is no reason for one:
+a controller that cannot reach LINSTOR says so, and goes on.
 The others show what an incident shows as well (names and reasons, no secrets, no contents of
 objects), and where others than this machine can reach them, ``Callers`` says who may.
 The handler reads a ``Report`` and nothing else, so it answers in a simulation as in a cluster.
@@ -77,6 +79,10 @@ class Report(Protocol):
         """Why its view cannot be relied on, without names; empty if it can."""
         ...
 
+    def standing(self) -> tuple[str, ...]:
+        """How things stand with what it hears, and with who leads: sentences without names."""
+        ...
+
     def metrics(self) -> bytes:
         """The text exposition, up to date."""
         ...
@@ -110,17 +116,18 @@ async def _refusal(callers: Callers | None, inbound: Inbound) -> Answer | None:
 def _answer(report: Report, path: str) -> Answer:
     match path:
         case "/healthz":
-            return _verdict(report.unhealthy())
+            return _verdict(report.unhealthy(), 500, report)
         case "/readyz":
-            return _verdict(report.unready())
+            return _verdict(report.unready(), 503, report)
         case "/metrics":
             return Answer(headers={"content-type": CONTENT_TYPE}, body=report.metrics())
         case _:
             return Answer(headers=_JSON, body=msgspec.json.encode(report.status()))
 
 
-def _verdict(problem: str) -> Answer:
-    return _text(503, problem) if problem else _text(200, "ok")
+def _verdict(problem: str, otherwise: int, report: Report) -> Answer:
+    lines = (problem or "ok", *report.standing())
+    return _text(otherwise if problem else 200, "\n".join(lines))
 
 
 def _text(status: int, words: str, headers: Mapping[str, str] = NO_HEADERS) -> Answer:

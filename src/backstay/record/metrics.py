@@ -43,6 +43,7 @@ class Source(StrEnum):
     REACH = "reach"
     FENCES = "fences"
     PROVIDER = "provider"
+    LINSTOR = "linstor"
     OPERATOR = "operator"
 
 
@@ -114,13 +115,16 @@ class Counter(_Family):
 
 
 class Gauge(_Family):
-    """What is so now."""
+    """What is so now. One that ``starts`` not has no value until it is given one: nought would be
+    said of something that is not there."""
 
     kind = "gauge"
 
-    def __init__(self, name: str, meaning: str, labels: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, meaning: str, labels: Sequence[str], *, starts: bool = True
+    ) -> None:
         super().__init__(name, meaning, labels)
-        self._values: dict[Labels, float] = {} if self.labels else {(): 0.0}
+        self._values: dict[Labels, float] = {(): 0.0} if starts and not self.labels else {}
 
     def set(self, value: float, *labels: str) -> None:
         self._values[self._check(labels)] = value
@@ -207,6 +211,16 @@ class Metrics:
             "How long ago a source of evidence that is in use last answered.",
             "source",
         )
+        self.linstor_connected = gauge(
+            "backstay_linstor_stream_connected",
+            "Whether LINSTOR's events are heard (1), where it is asked.",
+            starts=False,
+        )
+        self.linstor_resync_age = gauge(
+            "backstay_linstor_last_resync_age_seconds",
+            "How long ago LINSTOR's events last told the state of everything.",
+            starts=False,
+        )
         self.api_age = gauge(
             "backstay_api_age_seconds", "How old our view is, by kind of object.", "kind"
         )
@@ -258,8 +272,8 @@ class Metrics:
         lines = [line for family in self._families for line in family.lines()]
         return ("\n".join(lines) + "\n").encode()
 
-    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        gauge = Gauge(name, meaning, labels)
+    def _gauge(self, name: str, meaning: str, *labels: str, starts: bool = True) -> Gauge:
+        gauge = Gauge(name, meaning, labels, starts=starts)
         self._families.append(gauge)
         return gauge
 

@@ -52,7 +52,7 @@ MOST_PODS = 500
 
 _BEHIND_US = frozenset({Progress.RELEASED, Progress.RECOVERED, Progress.STAYS_DOWN})
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
-_SECONDS = re.compile(r"\b\d+ s\b")
+_SECONDS = re.compile(r"\b(?:\d+ of )?\d+ s\b")
 
 
 class Advance(msgspec.Struct, frozen=True):
