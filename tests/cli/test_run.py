@@ -90,7 +90,9 @@ async def test_it_answers_over_http_while_it_runs() -> None:
             return answer.status, answer.body
 
         await controller.says("leading under epoch 1")
-        assert await ask("/healthz") == (200, b"ok\n")
+        status, said = await ask("/healthz")
+        assert (status, said.splitlines()[0]) == (200, b"ok")
+        assert b"This controller leads." in said
         async with asyncio.timeout(10):
             while (await ask("/readyz"))[0] != 200:  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.05)

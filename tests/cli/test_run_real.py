@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from backstay.cli.preflight import needs
+from backstay.cli.preflight import needs, wishes
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import LEASES, Resource
 from backstay.seam.transport import Request
@@ -42,7 +42,8 @@ async def test_the_role_that_is_installed_is_enough_and_the_lease_is_given_up(
 
 async def test_whatever_it_asks_for_the_role_grants(installed: Installed) -> None:
     async with installed.client("controller") as client:
-        for need in needs("backstay-system", "backstay-controller", reachable=True):
+        wanted = needs("backstay-system", "backstay-controller", reachable=True)
+        for need in [*wanted, *wishes()]:
             more = {
                 "namespace": need.namespace, "name": need.name, "subresource": need.subresource,
             }  # fmt: skip

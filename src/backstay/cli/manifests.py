@@ -21,14 +21,23 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 @click.option("--image", metavar="NAME", help="The controller's image, if it is not the default.")
 @click.option("--alerts", is_flag=True, help="The alerts instead, for the Prometheus operator.")
 @click.option("--runbooks", metavar="URL", help="Where you keep docs/runbooks; with --alerts.")
+@click.option(
+    "--linstor",
+    is_flag=True,
+    help="Those that take the place of the Piraeus HA controller instead; apply the CRDs before.",
+)
 @documents_option
-def command(image: str | None, alerts: bool, runbooks: str | None, output: str) -> None:
+def command(
+    image: str | None, alerts: bool, runbooks: str | None, linstor: bool, output: str
+) -> None:
     """Print everything that an installation consists of, for kubectl apply -f -."""
     if image is not None and not _IMAGE.fullmatch(image):
         raise click.ClickException(f"{image!r} is not the name of an image.")
     if runbooks is not None and not alerts:
         raise click.UsageError("--runbooks goes with --alerts.")
-    documents = alerting(runbooks) if alerts else manifests()
+    if alerts and linstor:
+        raise click.UsageError("--alerts and --linstor are two things: ask for one at a time.")
+    documents = alerting(runbooks) if alerts else drop_in() if linstor else manifests()
     if image is not None:
         _use(image, documents)
     print_documents(documents, output=output)
@@ -43,6 +52,12 @@ def manifests() -> list[dict[str, Any]]:
         for name in listed
         for document in yaml.safe_load_all((directory / name).read_text())
     ]
+
+
+def drop_in() -> list[dict[str, Any]]:
+    """The objects that take the place of the Piraeus HA controller."""
+    text = (files("backstay") / "deploy" / "linstor.yaml").read_text()
+    return list(yaml.safe_load_all(text))
 
 
 def alerting(runbooks: str | None = None) -> list[dict[str, Any]]:

@@ -2,12 +2,13 @@
 
 What is missing is one sentence with the command that brings it, before anything has begun; a
 controller that finds out later would fail when it is needed. An API that cannot be reached right
-now is no such thing: it is waited for, because nobody may be there to start us again.
+now is no such thing: it is waited for, because nobody may be there to start us again. Neither is a
+right that only a policy could make use of, and perhaps none ever does: that is said, and no more.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import click
@@ -24,9 +25,9 @@ from backstay.apis.machines import (
     SUBRESOURCES,
 )
 from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
-from backstay.cli.consent import our_kinds
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
+from backstay.kube.discovery import serves
 from backstay.kube.limits import Backoff
 from backstay.kube.resource import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, Resource
 from backstay.model.labels import LEASE_NAMESPACE
@@ -75,12 +76,10 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
         ("create", INCIDENTS),
         ("delete", INCIDENTS), ("create", EVENTS), ("patch", EVENTS),
         ("list", KUBEVIRTS), ("get", INSTANCE_SETS), ("get", POOLS), ("list", MIGRATIONS),
-        ("create", MIGRATIONS),
     ]  # fmt: skip
     return [
         *(Need(verb, resource) for verb, resource in (*read, *written)),
         Need("patch", INCIDENTS, "status"),
-        *(Need("update", SUBRESOURCES, verb) for verb in ("start", "restart")),
         *(Need(verb, LEASES, namespace=LEASE_NAMESPACE) for verb in ("get", "list")),
         *(Need(v, LEASES, namespace=namespace) for v in ("list", "watch", "create", "patch")),
         Need("get", LEASES, namespace=namespace, name=lease),
@@ -89,6 +88,14 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
             for verb in ("get", "list", "create", "patch", "delete")
         ),
         *(Need("create", review) for review in (TOKEN_REVIEWS, ACCESS_REVIEWS) if reachable),
+    ]
+
+
+def wishes() -> list[Need]:
+    """What some policies take in addition: to migrate, stop and start guests."""
+    return [
+        Need("create", MIGRATIONS),
+        *(Need("update", SUBRESOURCES, verb) for verb in ("start", "restart")),
     ]
 
 
@@ -106,18 +113,45 @@ async def reached(ask: Callable[[], Awaitable[T]], *, rng: Rng) -> T:
         await asyncio.sleep(backoff.next())
 
 
-async def check(client: KubeClient, settings: Settings) -> None:
-    """Ends the command, with one sentence for all that is missing of one sort."""
+async def check(client: KubeClient, settings: Settings, *, drop_in: bool = False) -> None:
+    """Ends the command, with one sentence for all that is missing of one sort. ``drop_in`` says
+    that it was started like the Piraeus HA controller, and is likely to have that one's rights."""
+    gaps: list[str] = []
+    if not await _knows_our_kinds(client):
+        brings = "kubectl apply -f deploy/crds.yaml" if drop_in else _KINDS
+        gaps.append(f"Backstay's kinds are not installed on this cluster. NEXT: {brings}")
     wanted = needs(settings.namespace, settings.lease, reachable=settings.is_reachable)
-    missing = [need for need in wanted if not await _is_allowed(client, need)]
+    missing = await _refused(client, wanted)
     if missing:
-        raise click.ClickException(
-            f"This identity ({client.access.origin}) may not "
-            f"{', '.join(map(str, missing))}. NEXT: backstay manifests | kubectl apply -f -"
+        brings = "kubectl apply -f deploy/linstor.yaml" if drop_in else _EVERYTHING
+        gaps.append(
+            f"This identity ({client.access.origin}) may not {', '.join(map(str, missing))}. "
+            f"NEXT: {brings}"
         )
-    with our_kinds():
-        for resource in (CONFIGS, AVAILABILITY_POLICIES, CONFIRMATIONS, INCIDENTS):
-            await client.list(resource, limit=1, timeout=_TIMEOUT)
+    if gaps:
+        raise click.ClickException("\n".join(gaps))
+    if refused := await _refused(client, wishes()):
+        _log.info(
+            "policies that ask to migrate, stop or start guests have no effect: this identity may "
+            "not %s", ", ".join(map(str, refused)),
+        )  # fmt: skip
+
+
+_KINDS = "backstay crds | kubectl apply -f -"
+_EVERYTHING = "backstay manifests | kubectl apply -f -"
+
+
+async def _knows_our_kinds(client: KubeClient) -> bool:
+    """By discovery, which is open to everybody: whoever may not list a kind is refused whether or
+    not there is such a kind."""
+    for resource in (CONFIGS, AVAILABILITY_POLICIES, CONFIRMATIONS, INCIDENTS):
+        if not await serves(client, resource, timeout=_TIMEOUT):
+            return False
+    return True
+
+
+async def _refused(client: KubeClient, wanted: Sequence[Need]) -> list[Need]:
+    return [need for need in wanted if not await _is_allowed(client, need)]
 
 
 class _Verdict(msgspec.Struct, frozen=True):

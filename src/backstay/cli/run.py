@@ -10,18 +10,30 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from backstay import __version__
 from backstay.app import run as run_controller
 from backstay.cli import preflight
 from backstay.cli.configuration import read_config
+from backstay.cli.piraeus import (
+    PiraeusFlags,
+    RunCommand,
+    flags_of,
+    linstor_of,
+    one_of,
+    piraeus_options,
+    served_at,
+)
 from backstay.cli.session import Session, Target, open_session, target_options
 from backstay.cli.webhook import checked, webhook_of, webhook_options
+from backstay.drivers.linstor.access import Access
 from backstay.kube.discovery import server_version
 from backstay.kube.lease import LeaseTimes
 from backstay.model.policy import Mode, Policy, Times
@@ -30,6 +42,7 @@ from backstay.record.notify import Webhook
 from backstay.seam import Seams
 from backstay.seam.real import open_seams, run
 from backstay.settings import Settings, signed
+from backstay.sources.linstor import LinstorTerms
 from backstay.sources.operator import policy_of
 
 _log = logging.getLogger("backstay.run")
@@ -56,11 +69,13 @@ class Options:
     webhook: Webhook | None
     lease_times: LeaseTimes
     log_format: str
+    piraeus: PiraeusFlags
+    linstor: Access | None
     embedded: bool
     scale: float
 
 
-@click.command(name="run")
+@click.command(name="run", cls=RunCommand)
 @target_options
 @click.option("--embedded", is_flag=True, help="Try it on a cluster of its own, in memory.")
 @click.option(
@@ -108,7 +123,11 @@ class Options:
     type=click.FloatRange(min=0.01, max=10.0),
     help="How long a second lasts; with --embedded only.",
 )
+@piraeus_options
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     kubeconfig: str | None,
     context: str | None,
     embedded: bool,
@@ -125,6 +144,7 @@ def command(
     lease_duration: float,
     log_format: str | None,
     time_scale: float | None,
+    **piraeus: Any,
 ) -> None:
     """Run the controller. It starts out observing: nothing is changed until 'backstay arm'."""
     if embedded and (kubeconfig or context):
@@ -135,11 +155,18 @@ def command(
         )
     if time_scale is not None and not embedded:
         raise click.UsageError("--time-scale goes with --embedded: real time has one pace.")
-    host, port = _address(metrics_address)
+    given = _given(ctx)
+    flags = flags_of(piraeus)
+    host, port = served_at(_address(metrics_address), flags, typed=given.get("metrics_address"))
     options = Options(
         target=Target(kubeconfig, context),
-        namespace=namespace,
-        identity=identity,
+        namespace=one_of(
+            ("--namespace", given.get("namespace")),
+            ("--leader-election-namespace", flags.namespace),
+        ) or namespace,
+        identity=one_of(
+            ("--identity", identity), ("--leader-election-lease-name", flags.identity)
+        ),
         node_name=node_name,
         host=host,
         port=port,
@@ -153,10 +180,21 @@ def command(
         ),
         lease_times=_lease_times(lease_duration),
         log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
+        piraeus=flags,
+        linstor=linstor_of(os.environ, flags),  # noqa: TID251 - commands are composed here
         embedded=embedded,
         scale=time_scale or 1.0,
-    )
+    )  # fmt: skip
     run(_run(options))
+
+
+def _given(ctx: click.Context) -> Mapping[str, Any]:
+    """What was typed, as opposed to what holds without a word."""
+    return {
+        name: value
+        for name, value in ctx.params.items()
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -186,6 +224,8 @@ async def _run(options: Options) -> None:
 
 async def _control(options: Options, session: Session) -> None:
     client, seams = session.client, session.seams
+    for remark in options.piraeus.remarks:
+        _log.info("%s", remark)
     settings = _settings(options, seams, await checked(options.webhook, session))
     version = await preflight.reached(lambda: server_version(client), rng=seams.rng)
     _log.info(
@@ -193,9 +233,13 @@ async def _control(options: Options, session: Session) -> None:
         __version__, settings.identity, version.git_version, client.access.origin,
         client.access.server,
     )  # fmt: skip
-    await preflight.reached(lambda: preflight.check(client, settings), rng=seams.rng)
+    drop_in = options.piraeus.asked
+    await preflight.reached(
+        lambda: preflight.check(client, settings, drop_in=drop_in), rng=seams.rng
+    )
     policy = await preflight.reached(lambda: _policy(session), rng=seams.rng)
     _log.info("the mode is %s: %s", policy.mode, _MODES[policy.mode])
+    _tell_of_linstor(settings)
     if settings.host:
         _log.info(
             "answering at http://%s:%d/status%s", settings.host, settings.port,
@@ -210,26 +254,48 @@ async def _control(options: Options, session: Session) -> None:
         ) from None
 
 
+def _tell_of_linstor(settings: Settings) -> None:
+    if settings.linstor is None:
+        return
+    terms = settings.linstor_terms
+    _log.info(
+        "asking LINSTOR at %s whom DRBD has shut out; for how long it must last: %g s, or %g s if "
+        "that was seen before",
+        ", ".join(settings.linstor.controllers), terms.new_grace, terms.known_grace,
+    )  # fmt: skip
+    for controller in settings.linstor.exposed:
+        _log.warning("the login for LINSTOR goes to %s without TLS", controller)
+
+
 async def _policy(session: Session) -> Policy:
     return policy_of(await read_config(session.client), session.seams.wall.now())
 
 
 def _settings(options: Options, seams: Seams, webhook: Webhook | None) -> Settings:
     name = options.identity or os.uname().nodename
+    usual, terms, scale = Settings(identity=""), options.piraeus.terms, options.scale
     settings = Settings(
         # Two processes of one name would each take the other's lease for its own.
         identity=f"{name}_{seams.rng.token(6)}",
         namespace=options.namespace,
+        lease=options.piraeus.lease or usual.lease,
         lease_times=options.lease_times,
-        times=Times().scaled(options.scale),
+        times=Times().scaled(scale),
         node_name=options.node_name,
-        poll_leases=Settings(identity="").poll_leases * options.scale,
-        knock=Settings(identity="").knock * options.scale,
+        poll_leases=usual.poll_leases * scale,
+        knock=usual.knock * scale,
         host=options.host,
         port=options.port,
         recorder=options.recorder,
         webhook=webhook,
         openstack=options.openstack,
+        opt_in=options.piraeus.opt_in,
+        linstor=options.linstor,
+        linstor_terms=LinstorTerms(
+            driver=terms.driver,
+            new_grace=terms.new_grace * scale,
+            known_grace=terms.known_grace * scale,
+        ),
     )
     return signed(settings)
 
@@ -239,13 +305,13 @@ async def _cluster(options: Options) -> AsyncIterator[Session]:
     """The way to the cluster that was asked for, with logging as it was asked for."""
     if not options.embedded:
         async with open_session(options.target) as session:
-            with _logging(options.log_format, session.seams):
+            with _logging(options, session.seams):
                 yield session
         return
     from backstay.cli.embedded import POWER, open_embedded  # a simulator, which few ask for
 
     async with open_seams() as seams:
-        with _logging(options.log_format, seams):
+        with _logging(options, seams):
             _log.info("an embedded cluster boots")
             scale, namespace = options.scale, options.namespace
             async with open_embedded(seams, namespace=namespace, scale=scale) as embedded:
@@ -255,9 +321,9 @@ async def _cluster(options: Options) -> AsyncIterator[Session]:
 
 
 @contextmanager
-def _logging(log_format: str, seams: Seams) -> Iterator[None]:
-    lines = logs.JsonLines if log_format == "json" else logs.PlainLines
-    with logs.install(sys.stderr, lines(seams.wall), level=logging.INFO):
+def _logging(options: Options, seams: Seams) -> Iterator[None]:
+    lines = logs.JsonLines if options.log_format == "json" else logs.PlainLines
+    with logs.install(sys.stderr, lines(seams.wall), level=options.piraeus.log_level):
         yield
 
 

@@ -21,6 +21,7 @@ ATTACHMENTS = Resource(
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 EVERYWHERE = {"n1": Kind.DISKFUL, "n2": Kind.DISKFUL, "n3": Kind.DISKFUL}
 CLASS = "replicated"
+NO_META: Mapping[str, str] = {}
 
 
 class Rig:
@@ -49,10 +50,10 @@ class Rig:
         await self.client.create(DEPLOYMENTS, DEPLOYMENT, namespace=NAMESPACE)
         await self.until(lambda: self.served_by("n3"))
 
-    async def run_database(self, *, on: str = "n1") -> None:
-        """One replica ``db-0`` with one volume."""
+    async def run_database(self, *, on: str = "n1", **meta: Mapping[str, str]) -> None:
+        """One replica ``db-0`` with one volume; ``meta`` are its labels and annotations."""
         self.prefer(on)
-        await self.client.create(STATEFUL_SETS, _database(), namespace="default")
+        await self.client.create(STATEFUL_SETS, _database(**meta), namespace="default")
         await self.until(lambda: self.copies == [on])
         self.prefer("")
 
@@ -127,17 +128,19 @@ def play(
         world.run(told(world))
 
 
-def _database() -> Json:
-    labels: dict[str, Any] = {"app": "db"}
+def _database(
+    *, labels: Mapping[str, str] = NO_META, annotations: Mapping[str, str] = NO_META
+) -> Json:
+    own: dict[str, Any] = {"app": "db"}
     claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": CLASS}
     return {
         "metadata": {"name": "db"},
         "spec": {
             "replicas": 1,
             "serviceName": "db",
-            "selector": {"matchLabels": labels},
+            "selector": {"matchLabels": own},
             "template": {
-                "metadata": {"labels": labels},
+                "metadata": {"labels": {**own, **labels}, "annotations": dict(annotations)},
                 "spec": {"containers": [{"name": "main", "image": "none"}]},
             },
             "volumeClaimTemplates": [
