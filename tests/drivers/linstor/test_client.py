@@ -16,6 +16,7 @@ from backstay.drivers.linstor.errors import (
 )
 from backstay.drivers.linstor.wire import QUORUM, TWO_PRIMARIES, Definition, Options
 from backstay.seam.serve import Answer, Inbound
+from backstay.sim.fate import Fate
 from tests.drivers.linstor.controllers import (
     NEVER,
     PROPERTIES,
@@ -278,6 +279,17 @@ async def test_a_controller_that_is_slow_has_the_whole_time_if_it_is_alone() -> 
     s = await scene()
     s["a"].answers[VERSION] = slow
     assert await s.linstor.version() == "slow"
+
+
+@virtual_time
+async def test_a_question_whose_connection_is_lost_is_asked_once_more() -> None:
+    s = await scene()
+    s.network.fate = lambda attempt: Fate(lose_answer="reset" if attempt.number == 1 else None)
+    assert await s.linstor.version() == "1.33.3"
+    s.network.fate = lambda _: Fate(lose_answer="reset")
+    with pytest.raises(Unreachable, match="http://a:3370 was lost"):
+        await s.linstor.version()
+    assert len(s.link().sent) == 4
 
 
 @virtual_time

@@ -4,6 +4,7 @@
   left; the one that answered last is asked first.
 * Whoever cannot be reached, fails, redirects or answers with something that is not LINSTOR's is
   left for the next one. Only LINSTOR's own "not found" is final.
+* A question whose connection was lost is asked once more: nothing that we ask changes anything.
 * Nothing is remembered but who answered: what is read is read anew each time, because decisions
   rest on it. Within one call, what many resources have in common is read once.
 * A redirect is not followed: it would carry our credentials to where nobody sent them.
@@ -49,9 +50,9 @@ from backstay.drivers.linstor.wire import (
 )
 from backstay.kube.access import Grant
 from backstay.seam import waiting
-from backstay.seam.errors import TlsFailed, TransportError
+from backstay.seam.errors import ConnectionLost, TlsFailed, TransportError
 from backstay.seam.files import Files
-from backstay.seam.transport import Request, Stream, Transport
+from backstay.seam.transport import Request, Response, Stream, Transport
 
 TIMEOUT = 6.0
 
@@ -260,10 +261,8 @@ class Linstor:
             raise refused.error from None
 
     async def _send(self, controller: str, path: str, grant: Grant, deadline: float) -> bytes:
-        timeout = max(0.0, deadline - asyncio.get_running_loop().time())
-        request = _request(controller, path, grant, timeout=timeout, headers=_ASKS_FOR_JSON)
         try:
-            answer = await self._transport.request(request)
+            answer = await self._request(controller, path, grant, deadline)
         except TlsFailed as error:
             raise _CredentialsRefused(Unreachable(f"LINSTOR: {error}")) from None
         except TransportError as error:
@@ -272,6 +271,19 @@ class Linstor:
             return answer.body
         refused = refusal(controller, answer.status, answer.headers, answer.body)
         raise _CredentialsRefused(refused) if answer.status == 401 else refused
+
+    async def _request(self, controller: str, path: str, grant: Grant, deadline: float) -> Response:
+        """Once more if its connection is lost: that was kept from before, as a rule, and its other
+        end has gone since."""
+
+        def request() -> Request:
+            timeout = max(0.0, deadline - asyncio.get_running_loop().time())
+            return _request(controller, path, grant, timeout=timeout, headers=_ASKS_FOR_JSON)
+
+        try:
+            return await self._transport.request(request())
+        except ConnectionLost:
+            return await self._transport.request(request())
 
 
 class _CredentialsRefused(Exception):
