@@ -123,6 +123,7 @@ def test_what_is_no_controller_is_said_with_the_name_of_the_variable(listed: str
             "LS_USER_CERTIFICATE with LS_USER_KEY contains no complete certificate",
         ),
         ({"LS_ROOT_CA": CA, "LS_ROOT_CA_FILE": "/ca"}, "LS_ROOT_CA and LS_ROOT_CA_FILE are both"),
+        ({"LS_PASSWORD": "s3cret\udcff"}, "LS_PASSWORD contains bytes that are no text in UTF-8"),
         ({"LS_USERNAME": "a:b", "LS_PASSWORD": "s3cret"}, "LS_USERNAME contains a colon"),
         (
             {"LS_CONTROLLERS": "http://admin:s3cret@just.domain"},

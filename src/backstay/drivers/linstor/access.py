@@ -61,6 +61,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 def access_from(environment: Mapping[str, str]) -> Access:
     """See the module. Raises ``Misconfigured``."""
+    _check_text(environment)
     tls = any(
         f"{name}{end}" in environment for name in (ROOT_CA, CERTIFICATE, KEY) for end in _ENDS
     )
@@ -76,6 +77,15 @@ def access_from(environment: Mapping[str, str]) -> Access:
     )
     _check(access)
     return access
+
+
+def _check_text(environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        if name.startswith("LS_") and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise Misconfigured(f"{name} contains bytes that are no text in UTF-8.") from None
 
 
 def _source(environment: Mapping[str, str], name: str) -> Source | None:
