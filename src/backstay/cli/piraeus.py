@@ -39,12 +39,6 @@ T = TypeVar("T")
 LEASE = "piraeus-ha-controller"
 PORT = 8080
 
-_VARIABLES = (
-    access.CONTROLLERS, access.USERNAME, access.PASSWORD, access.TOKEN_FILE,
-    *(f"{name}{end}" for name in (access.ROOT_CA, access.CERTIFICATE, access.KEY)
-      for end in ("", "_FILE")),
-)  # fmt: skip
-
 # As logrus counts them, by which that controller logs: from panic to trace.
 _LEVELS = (
     logging.CRITICAL, logging.CRITICAL, logging.ERROR, logging.WARNING, logging.INFO,
@@ -225,7 +219,7 @@ def served_at(
 
 def linstor_of(environ: Mapping[str, str], flags: PiraeusFlags) -> access.Access | None:
     """Where LINSTOR is, if anything says that it should be asked."""
-    if not flags.asked and not any(name in environ for name in _VARIABLES):
+    if not flags.asked and not any(name in environ for name in access.VARIABLES):
         return None
     try:
         return access.access_from(environ)

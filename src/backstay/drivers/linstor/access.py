@@ -31,7 +31,10 @@ USERNAME = "LS_USERNAME"
 PASSWORD = "LS_PASSWORD"  # noqa: S105 - the name of a variable
 TOKEN_FILE = "LS_BEARER_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
-_ENDS = ("", "_FILE")
+_TLS = tuple(f"{name}{end}" for name in (ROOT_CA, CERTIFICATE, KEY) for end in ("", "_FILE"))
+VARIABLES = (CONTROLLERS, USERNAME, PASSWORD, TOKEN_FILE, *_TLS)
+"""All that are looked at."""
+
 _DEFAULT_PORT = {"http": 3370, "https": 3371}
 _SCHEMES = {"http": "http", "https": "https", "linstor+ssl": "https"}
 _PLACE = re.compile(r"(?P<host>\[[^\[\]]*\]|[^\[\]:]*)(:(?P<port>[0-9]{1,5}))?")
@@ -62,9 +65,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 def access_from(environment: Mapping[str, str]) -> Access:
     """See the module. Raises ``Misconfigured``."""
     _check_text(environment)
-    tls = any(
-        f"{name}{end}" in environment for name in (ROOT_CA, CERTIFICATE, KEY) for end in _ENDS
-    )
+    tls = any(name in environment for name in _TLS)
     token = environment.get(TOKEN_FILE, "").strip()
     access = Access(
         controllers=_controllers(environment.get(CONTROLLERS, ""), "https" if tls else "http"),
@@ -80,12 +81,11 @@ def access_from(environment: Mapping[str, str]) -> Access:
 
 
 def _check_text(environment: Mapping[str, str]) -> None:
-    for name, value in environment.items():
-        if name.startswith("LS_") and not value.isascii():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                raise Misconfigured(f"{name} contains bytes that are no text in UTF-8.") from None
+    for name in VARIABLES:
+        try:
+            environment.get(name, "").encode()
+        except UnicodeEncodeError:
+            raise Misconfigured(f"{name} contains bytes that are no text in UTF-8.") from None
 
 
 def _source(environment: Mapping[str, str], name: str) -> Source | None:
