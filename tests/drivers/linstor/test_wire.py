@@ -1,10 +1,14 @@
 """LINSTOR's JSON as values: what is left out stays unknown, and what cannot be read is not
 overlooked."""
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backstay.drivers.linstor import wire
 from backstay.drivers.linstor.wire import (
@@ -328,3 +332,34 @@ def test_linstor_explains_itself_in_a_list_or_alone_and_nobody_else_does() -> No
     assert wire.refusals_from(alone) == wire.refusals_from(b"[" + alone + b"]") == (refusal,)
     for body in (b"", b"<html>", b'{"message":"not LINSTOR"}', b'"text"'):
         assert wire.refusals_from(body) == ()
+
+
+# Anything at all
+
+KEYS = st.sampled_from(
+    ["name", "node_name", "flags", "layer_object", "type", "drbd", "connections", "connected",
+     "message", "may_promote", "state", "in_use", "props", "connection_status", "resource_name",
+     "resource_group_name", "version", "ret_code", QUORUM]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["pvc-1", "DRBD", "Connected", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(VALUES.map(msgspec.json.encode) | st.binary(max_size=50))
+def test_whatever_comes_is_read_or_unreadable_and_nothing_else_happens(body: bytes) -> None:
+    for read in (
+        partial(wire.replicas_from, resource="pvc-1"),
+        partial(wire.definition_from, resource="pvc-1"),
+        partial(wire.group_props_from, group="pvc-1"),
+        wire.definitions_from,
+        wire.properties_from,
+        wire.satellites_from,
+        wire.promotion_from,
+        wire.version_from,
+        wire.refusals_from,
+    ):
+        with suppress(Unreadable):
+            read(body)
