@@ -1,20 +1,25 @@
 """From nothing to installed to nothing, on a control plane of its own, with the real kubectl."""
 
 import json
+import signal
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from backstay.apis.backstay import CONFIGS, CONFIRMATIONS
+from backstay.apis.definitions import definitions
 from backstay.cli.documents import as_yaml
-from backstay.cli.manifests import manifests
+from backstay.cli.manifests import drop_in, manifests
 from backstay.kube import errors
 from backstay.kube.resource import NODES, PODS
 from backstay.model.labels import COMPONENT, TAINT
 from harness.build import ensure_binaries
 from harness.cluster import FAST, ControlPlane
 from harness.connect import connect, until
+from tests.cli.controllers import running
 from tests.support.installed import Installed, install
 from tests.support.small_cluster import at_terminal, node_info, run
 
@@ -116,3 +121,52 @@ async def test_uninstalling_leaves_nothing_behind(plane: ControlPlane) -> None:
     assert left == ""
     roles = await plane.kubectl("get", "roles,rolebindings", "-A", "-l", f"{COMPONENT}=backstay")
     assert roles == ""
+
+
+PIRAEUS: list[dict[str, Any]] = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ha-controller"}},
+    {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "piraeus-ha-controller", "namespace": "ha-controller"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app.kubernetes.io/name": "piraeus-ha-controller"}},
+            "template": {
+                "metadata": {"labels": {"app.kubernetes.io/name": "piraeus-ha-controller"}},
+                "spec": {"containers": [{"name": "controller", "image": "piraeus:v0"}]},
+            },
+        },
+    },
+]
+
+
+async def test_one_file_takes_the_place_of_the_piraeus_ha_controller(plane: ControlPlane) -> None:
+    await plane.kubectl("apply", "-f", "-", stdin=as_yaml(PIRAEUS))
+    await plane.kubectl("apply", "-f", "-", stdin=as_yaml(definitions()))
+    kinds = [f"crd/{one['metadata']['name']}" for one in definitions()]
+    await plane.kubectl("wait", "--for=condition=Established", *kinds, "--timeout=30s")
+    said = await plane.kubectl("apply", "-f", "-", stdin=as_yaml(drop_in()))
+    assert "deployment.apps/piraeus-ha-controller configured" in said
+    assert len(said.splitlines()) == len(drop_in())
+    async with connect(plane) as admin:
+        config = (await admin.get(CONFIGS, "cluster")).json()
+    assert config["spec"]["mode"] == "Armed"
+
+
+async def test_it_leads_with_the_rights_of_that_file_alone(plane: ControlPlane) -> None:
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    for entry in config["users"]:
+        entry["user"]["as"] = "system:serviceaccount:ha-controller:ha-controller"
+    path = plane.directory / "kubeconfig-drop-in"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    arguments = ("--leader-election=true", "--leader-election-namespace=ha-controller", "--v=5")
+    async with running("--kubeconfig", str(path), *arguments) as controller:
+        await controller.says("the mode is Armed")
+        await controller.says("leading under epoch")
+        controller.send(signal.SIGTERM)
+        assert await controller.ends() == 0
+    assert controller.said("released the lease ha-controller/piraeus-ha-controller")
+    assert "forbidden" not in controller.text.lower()
+    assert controller.said("policies that ask to migrate, stop or start guests have no effect")

@@ -1,0 +1,182 @@
+"""deploy/linstor.yaml: the names of the Piraeus HA controller, and as few rights as it takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backstay import __version__
+from backstay.apis.backstay import CONFIG_NAME
+from backstay.cli.manifests import drop_in
+from backstay.cli.piraeus import LEASE, PORT
+from backstay.cli.preflight import Need, needs
+from backstay.cli.run import command as run
+from backstay.drivers.linstor.access import access_from
+from backstay.model.labels import COMPONENT
+from backstay.record.endpoints import OPEN
+from backstay.sim.api.access import AccessControl, Attempt, User
+from tests.deploy.test_manifests import printed
+from tests.deploy.test_roles import EVERYTHING, READ, VERBS, WATCH, Deed, attempt, deeds
+from tests.support.small_cluster import SmallCluster, small_cluster
+
+OURS = "ha-controller"
+ACCOUNT = User(f"system:serviceaccount:{OURS}:{OURS}")
+SEED = {
+    "--leader-election=true",
+    "--leader-election-lease-name=$(NAME)",
+    "--leader-election-namespace=$(NAMESPACE)",
+    "--v=5",
+}
+RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+def only(kind: str) -> dict[str, Any]:
+    (found,) = [each for each in drop_in() if each["kind"] == kind]
+    return found
+
+
+def pod() -> dict[str, Any]:
+    spec: dict[str, Any] = only("Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize(
+    "document", drop_in(), ids=lambda m: f"{m['kind']}-{m['metadata'].get('namespace', '')}"
+)
+def test_everything_carries_our_label(document: dict[str, Any]) -> None:
+    assert document["metadata"]["labels"][COMPONENT] == "backstay"
+
+
+def test_what_was_there_is_replaced_because_the_names_are_the_same() -> None:
+    deployment = only("Deployment")
+    assert only("Namespace")["metadata"]["name"] == OURS
+    assert only("ServiceAccount")["metadata"] | {"labels": None} == {
+        "name": OURS, "namespace": OURS, "labels": None,
+    }  # fmt: skip
+    assert deployment["metadata"]["name"] == "piraeus-ha-controller"
+    assert deployment["metadata"]["namespace"] == OURS
+    assert deployment["spec"]["replicas"] == 3
+    selector = {"app.kubernetes.io/name": "piraeus-ha-controller"}
+    assert deployment["spec"]["selector"] == {"matchLabels": selector}
+    (apart,) = pod()["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_an_update_goes_through_on_as_many_nodes_as_there_are_replicas() -> None:
+    how = only("Deployment")["spec"]["strategy"]["rollingUpdate"]
+    assert how == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_it_is_started_with_the_arguments_that_were_there() -> None:
+    (container,) = pod()["containers"]
+    name, *arguments = container["args"]
+    assert {*arguments} >= SEED
+    given = run.make_context(name, arguments).params
+    assert given["leader_election"] is True
+    (mount,) = container["volumeMounts"]
+    assert given["recorder"] == mount["mountPath"]
+    assert container["image"] == f"backstay:{__version__}"
+    (port,) = container["ports"]
+    assert port["containerPort"] == PORT
+    probes = [container[f"{each}Probe"]["httpGet"] for each in ("liveness", "readiness")]
+    assert {probe["path"] for probe in probes} == {*OPEN}
+    assert {probe["port"] for probe in probes} == {PORT}
+
+
+def test_linstor_is_where_it_was() -> None:
+    (container,) = pod()["containers"]
+    told = {each["name"]: each.get("value", "") for each in container["env"]}
+    assert access_from(told).controllers == ("http://piraeus-op-cs.default.svc:3370",)
+
+
+def test_it_is_armed_and_protects_only_what_is_labelled() -> None:
+    config = only("BackstayConfig")
+    assert config["metadata"]["name"] == CONFIG_NAME
+    assert config["spec"] == {
+        "mode": "Armed", "protect": {"virtualMachines": False, "statefulSets": False},
+    }  # fmt: skip
+
+
+def test_backstay_manifests_prints_them_with_an_image_of_your_own() -> None:
+    said = printed("manifests", "--linstor", "--image", "registry.example/backstay:1")
+    assert said.count("image: registry.example/backstay:1") == 1
+    assert "name: piraeus-ha-controller" in said
+
+
+async def granted(cluster: SmallCluster, among: set[Deed]) -> set[Deed]:
+    await cluster.put(only("Namespace"))
+    for document in drop_in():
+        if document["kind"] in RIGHTS:
+            await cluster.put(document)
+    control = AccessControl(cluster.server, {})
+    return {deed for deed in among if control.allows(ACCOUNT, attempt(deed))}
+
+
+HERE = {"namespace": OURS}
+LEASES = "coordination.k8s.io"
+AMONG = (
+    EVERYTHING
+    | deeds("", "configmaps secrets pods", VERBS, **HERE)
+    | deeds(LEASES, "leases", VERBS, **HERE)
+    | deeds(LEASES, "leases", VERBS, name=LEASE, **HERE)
+)
+OF_PIRAEUS = (
+    deeds("", "pods", "list delete")
+    | deeds("", "pods", "list delete", **HERE)
+    | deeds("storage.k8s.io", "volumeattachments", "list delete")
+    | deeds("", "events", "create")
+    | deeds("", "persistentvolumeclaims", "list")
+    | deeds(LEASES, "leases", "create", **HERE)
+    | deeds(LEASES, "leases", "create get", name=LEASE, **HERE)
+)
+"""What it has in common with that one."""
+BEYOND = (
+    deeds("", "pods", "get")
+    | deeds("", "pods", "get", **HERE)
+    | deeds("", "events", "patch")
+    | deeds("", "persistentvolumeclaims", "get")
+    | deeds("", "persistentvolumes", READ)
+    | deeds("", "nodes", f"{WATCH} patch")
+    | deeds("apps", "statefulsets", READ)
+    | deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ)
+    | deeds("kubevirt.io", "kubevirts virtualmachineinstancemigrations", "list")
+    | deeds("kubevirt.io", "virtualmachineinstancereplicasets", "get")
+    | deeds("pool.kubevirt.io", "virtualmachinepools", "get")
+    | deeds("csiaddons.openshift.io", "networkfences csiaddonsnodes", "list")
+    | deeds("backstay.dev", "backstayconfigs availabilitypolicies deathconfirmations", WATCH)
+    | deeds("backstay.dev", "incidents", f"{WATCH} create patch delete")
+    | deeds("backstay.dev", "incidents", "get patch", subresource="status")
+    | deeds(LEASES, "leases", "list watch patch", **HERE)
+    | deeds(LEASES, "leases", "list watch patch", name=LEASE, **HERE)
+    | deeds(LEASES, "leases", READ, namespace="kube-node-lease")
+    | deeds("discovery.k8s.io", "endpointslices", WATCH, namespace="default")
+    | deeds("", "configmaps", f"{READ} create patch delete", **HERE)
+    | deeds("authentication.k8s.io", "tokenreviews", "create")
+    | deeds("authorization.k8s.io", "subjectaccessreviews", "create")
+)
+
+
+async def test_it_may_do_its_part_and_nothing_else(tmp_path: Path) -> None:
+    async with small_cluster(tmp_path) as cluster:
+        assert await granted(cluster, AMONG) == OF_PIRAEUS | BEYOND
+
+
+async def test_it_may_do_all_that_it_asks_for_at_its_start(tmp_path: Path) -> None:
+    async with small_cluster(tmp_path) as cluster:
+        await granted(cluster, set())
+        control = AccessControl(cluster.server, {})
+        refused = [
+            need
+            for need in needs(OURS, LEASE, reachable=True)
+            if not control.allows(ACCOUNT, _attempt(need))
+        ]
+    assert refused == []
+
+
+def _attempt(need: Need) -> Attempt:
+    resource = need.resource.plural + (f"/{need.subresource}" if need.subresource else "")
+    return Attempt(
+        need.verb, need.resource.group, resource, namespace=need.namespace, name=need.name
+    )
