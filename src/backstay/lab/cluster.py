@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
+import msgspec
+
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.apis.definitions import definitions
@@ -19,6 +21,7 @@ from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.machines import waits_for_heartbeats
 from backstay.app import App, Parts, run
 from backstay.decide.failover import CHAIN
+from backstay.drivers.linstor.access import Access as LinstorAccess
 from backstay.kube.access import Access, GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
@@ -41,6 +44,9 @@ from backstay.sim.cluster.ground import Ground, LoopGround, WorldGround
 from backstay.sim.cluster.timers import Timers
 from backstay.sim.files import MemoryFiles
 from backstay.sim.kubevirt import Copying, KubeVirt, VirtHandler, install, virtual_machine
+from backstay.sim.linstor.install import install as install_linstor
+from backstay.sim.linstor.storage import URL as LINSTOR
+from backstay.sim.linstor.storage import Linstor
 from backstay.sim.network import Contact
 from backstay.sim.nodes.machine import Machine
 from backstay.sim.provider import SCHEME, SimProvider
@@ -80,6 +86,7 @@ class LabCluster:
         factor: float = 1.0,
         calico: Calico | None = None,
         csi_addons: bool = False,
+        linstor: Linstor | None = None,
         provider: bool = False,
         kubevirt: str = "v1.9.0",
     ) -> None:
@@ -98,7 +105,7 @@ class LabCluster:
         )
         self.inspector = Inspector(self.witness, factor=factor)
         self.embedded = EmbeddedCluster(
-            ground, timers=timers, front=self.witness.front, network=calico
+            ground, timers=timers, front=self.witness.front, network=calico, devices=linstor
         )
         self.witness.attend(self.embedded)
         self.nodes = self.embedded.nodes
@@ -114,6 +121,9 @@ class LabCluster:
             self._have_calico(calico)
         if csi_addons:
             self._have_csi_addons()
+        self.linstor = linstor
+        if linstor is not None:
+            install_linstor(linstor, self.embedded)
         self._provider = SimProvider(self.nodes, self.witness.answered) if provider else None
         self.embedded.add_controller(
             "virt-controller",
@@ -206,7 +216,7 @@ class LabCluster:
             def made(app: App) -> None:
                 self.apps[name] = app
 
-            ours = settings(name, self.factor, node=on)
+            ours = settings(name, self.factor, node=on, linstor=self.linstor is not None)
             await run(ours, seams, client, made=made, **instead)
 
         self._processes[name] = f"{on}/{name}" if on else f"{name}/{CONTROLLER}"
@@ -331,9 +341,10 @@ def _endpoints(nodes: Sequence[str]) -> Json:
     }
 
 
-def settings(name: str, factor: float, *, node: str = "") -> Settings:
+def settings(name: str, factor: float, *, node: str = "", linstor: bool = False) -> Settings:
     """Of a controller on this node, or on a machine of its own."""
     lease, usual = LeaseTimes(), Settings(identity=name)
+    terms = usual.linstor_terms
     return Settings(
         identity=name,
         node_name=node or name,
@@ -343,6 +354,10 @@ def settings(name: str, factor: float, *, node: str = "") -> Settings:
         knock=usual.knock * factor,
         lease_times=LeaseTimes(
             duration=lease.duration * factor, hold=lease.hold * factor, renew=lease.renew * factor
+        ),
+        linstor=LinstorAccess(controllers=(LINSTOR,)) if linstor else None,
+        linstor_terms=msgspec.structs.replace(
+            terms, new_grace=terms.new_grace * factor, known_grace=terms.known_grace * factor
         ),
     )
 

@@ -20,6 +20,7 @@ from backstay.kube.errors import KubeError, TooManyRequests
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab import guest_deeds, policy_deeds, storage_deeds
 from backstay.lab.cluster import NAMESPACE
+from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
 from backstay.model.labels import PROTECT, TAINT
@@ -64,7 +65,8 @@ class Deeds:
         """Who, and what; the latter is empty where nothing happened."""
         if step.controller == LEADER:
             step = msgspec.structs.replace(step, controller=self.leader)
-        who = step.node or step.controller or step.program or step.workload or ALICE
+        linstor = "linstor" if step.do is Do.LINSTOR else ""
+        who = step.node or step.controller or step.program or step.workload or linstor or ALICE
         try:
             what = await self._deeds[step.do](step)
         except KubeError as error:
@@ -141,9 +143,20 @@ class Deeds:
             Do.TAKE_ADDRESS: self._take_address,
             Do.GARBLE_ADDRESSES: self._garble_addresses,
             Do.WRITE_BLOCKS: self._write_blocks,
+            Do.CUT_REPLICATION: self._to_linstor(lambda on, step: on.cut(step.node, step.peer)),
+            Do.MEND_REPLICATION: self._to_linstor(lambda on, step: on.mend(step.node, step.peer)),
+            Do.STAY_ONLINE: self._to_linstor(lambda on, step: on.stay_online(step.node)),
+            Do.LINSTOR: self._to_linstor(_happen),
             Do.PROTECT: lambda step: self._label(step.workload, "true"),
             Do.UNPROTECT: lambda step: self._label(step.workload, "false"),
         }
+
+    def _to_linstor(self, deed: Callable[[LinstorStage, Step], str]) -> Deed:
+        async def to_linstor(step: Step) -> str:
+            assert self._stage.linstor is not None
+            return deed(self._stage.linstor, step)
+
+        return to_linstor
 
     # Nodes
 
@@ -493,6 +506,11 @@ def _start_kubelet(node: Node) -> str:
         return ""
     node.start_kubelet()
     return "has a kubelet again"
+
+
+def _happen(stage: LinstorStage, step: Step) -> str:
+    assert step.what is not None
+    return stage.happen(step.what, step.seconds)
 
 
 _OF_API = frozenset({Do.KILL_API, Do.START_API})

@@ -181,7 +181,8 @@ class _Doubled:
 
 def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
     """Every volume here is one workload's: two that write to it are two copies."""
-    if not isinstance(happening, Entry) or happening.what not in (What.STARTED, What.WRITING):
+    begins = (What.STARTED, What.WRITING, What.ADMITTED)
+    if not isinstance(happening, Entry) or happening.what not in begins:
         return None
     truth = witness.truth
     for volume in happening.volumes:
@@ -189,6 +190,8 @@ def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
         if len(writers) > 1:
             sentence = f"{volume} is written to by {_places(writers)}"
             return _Doubled(sentence, _was_accepted(writers, witness))
+    if happening.what is What.ADMITTED:
+        return None
     started = workload_of(happening)
     copies = [
         each

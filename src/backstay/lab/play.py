@@ -22,7 +22,9 @@ from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
 from backstay.lab.witness import Committed, workload_of
 from backstay.model.incident import Progress
 from backstay.sim.calico import DUAL, V1, V3, Calico
+from backstay.sim.chance import Chance
 from backstay.sim.cluster.ground import WorldGround
+from backstay.sim.linstor.storage import Linstor
 from backstay.sim.world import World
 
 
@@ -90,6 +92,7 @@ class _Performance:
             ground,
             calico=_calico(ground, scenario),
             csi_addons=scenario.csi_addons,
+            linstor=_linstor(ground, scenario),
             provider=scenario.provider,
             kubevirt=scenario.kubevirt,
         )
@@ -232,6 +235,12 @@ def _parts(scenario: Scenario, instead: Parts) -> Parts:
         return {**bug_named(scenario.bug).instead, **instead}
     except KeyError:
         raise BadScenario(f"{scenario.name}: bug: there is no bug {scenario.bug}.") from None
+
+
+def _linstor(ground: WorldGround, scenario: Scenario) -> Linstor | None:
+    if scenario.linstor is None:
+        return None
+    return Linstor(Chance(scenario.seed, "linstor"), now=ground.now)
 
 
 def _calico(ground: WorldGround, scenario: Scenario) -> Calico | None:

@@ -35,6 +35,9 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from backstay.lab.linstor_spec import USUAL_CLASS, LinstorSpec, What
+from backstay.lab.verbs import After as After
+from backstay.lab.verbs import Do as Do
 from backstay.model.policy import Mode
 
 _MOST_SECONDS = 86_400.0
@@ -68,11 +71,20 @@ class Claim(StrEnum):
     """The same, in another cluster of the storage, which knows of no fences."""
     LOCAL = "local"
     """From the node on which it was made."""
+    LINSTOR = "linstor"
+    """From every node, by one at a time; replicated by DRBD."""
+    LINSTOR_SHARED = "linstor-shared"
+    """The same, by several at once, as a VM needs it to be migrated live."""
+
+    @property
+    def is_linstor(self) -> bool:
+        return self in (Claim.LINSTOR, Claim.LINSTOR_SHARED)
 
 
 class Vm(_Part, frozen=True, kw_only=True):
     """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else.
     ``hotplug`` are disks that are plugged in while it runs; ``addresses`` are asked for by name.
+    ``storage_class`` is that of the disks that are LINSTOR's.
     ``paused`` means that it starts so. ``made_by`` says whether its guest belongs to a VM, to a
     replica set or a pool (of one, which then has its name), or to nobody."""
 
@@ -87,6 +99,7 @@ class Vm(_Part, frozen=True, kw_only=True):
     paused: bool = False
     made_by: Literal["vm", "set", "pool", "nobody"] = "vm"
     addresses: tuple[str, ...] = ()
+    storage_class: str = USUAL_CLASS
 
 
 class StatefulSet(_Part, frozen=True, kw_only=True):
@@ -99,6 +112,7 @@ class StatefulSet(_Part, frozen=True, kw_only=True):
     claims: tuple[Claim, ...] = (Claim.SHARED,)
     host_path: str = ""
     labels: dict[str, str] = {}
+    storage_class: str = USUAL_CLASS
 
 
 class Deployment(_Part, frozen=True, kw_only=True):
@@ -118,6 +132,20 @@ class Workloads(_Part, frozen=True, kw_only=True):
         """Of all that can be said to run, as ``expect`` calls them."""
         replicas = [f"{s.name}-{n}" for s in self.stateful_sets for n in range(s.replicas)]
         return (*(vm.name for vm in self.vms), *replicas, *(d.name for d in self.deployments))
+
+    def on_linstor(self) -> dict[str, str]:
+        """What has disks there, and of which class."""
+        everything: tuple[Vm | StatefulSet, ...] = (*self.vms, *self.stateful_sets)
+        return {
+            each.name: each.storage_class
+            for each in everything
+            if any(claim.is_linstor for claim in _claims_of(each))
+        }
+
+
+def _claims_of(workload: Vm | StatefulSet) -> tuple[Claim, ...]:
+    hotplug = workload.hotplug if isinstance(workload, Vm) else ()
+    return (*workload.claims, *hotplug)
 
 
 class CalicoSpec(_Part, frozen=True, kw_only=True):
@@ -146,127 +174,6 @@ class PolicySpec(_Part, frozen=True, kw_only=True):
     policies: dict[str, dict[str, Any]] = {}
 
 
-class Do(StrEnum):
-    """What can happen. ``_NEEDS`` says which field each of them is about."""
-
-    KILL = "kill"
-    BOOT = "boot"
-    """Somebody presses the button: power, and a new boot."""
-    FREEZE = "freeze"
-    THAW = "thaw"
-    CUT = "cut"
-    CUT_OUT = "cut-out"
-    """Nothing gets from the node to others; it hears them."""
-    CUT_IN = "cut-in"
-    """Nothing gets from others to the node; they hear it."""
-    CUT_API = "cut-api"
-    """The node and the control plane hear nothing of each other; others hear it."""
-    HEAL = "heal"
-    FLAP = "flap"
-    """Its network is gone for ``seconds`` and there for as long, ``times`` times."""
-    SLOW_DOWN = "slow-down"
-    """All that it tells others, and others tell it, takes ``seconds`` longer; 0 ends that."""
-    SET_CLOCK = "set-clock"
-    """Its time of day is set ``seconds`` forward, or back."""
-    KILL_KUBELET = "kill-kubelet"
-    START_KUBELET = "start-kubelet"
-    CONFIRM = "confirm"
-    """Somebody vouches for the death of the boot that the API knows at this moment."""
-    CONFIRM_OFF = "confirm-off"
-    """Somebody who has looked vouches for the death of every node that has no power."""
-    WITHDRAW = "withdraw"
-    DELETE_NODE = "delete-node"
-    REMOVE_TAINT = "remove-taint"
-    """Somebody takes our taint off."""
-    PUT_OUT = "put-out-of-service"
-    """Somebody puts Kubernetes' own taint for that on the node."""
-    REMEDIATE = "remediate"
-    """A program does, which takes silence for death."""
-    PUT_BACK = "put-back-in-service"
-    FENCE = "fence"
-    """Somebody else has the storage refuse the node."""
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-
-    ARM = "arm"
-    DISARM = "disarm"
-    """For ``seconds``."""
-    OBSERVE = "observe"
-    DELETE_CONFIG = "delete-config"
-    SAY_WHAT_WE_DO_NOT_KNOW = "say-what-we-do-not-know"
-    """Somebody installs definitions that are newer than we are, and asks by a policy for a proof
-    that we have never heard of, or to be left alone."""
-    RELEASE_STORM = "release-storm"
-    """Somebody has looked at so many silent nodes, and lets us act on it for ``seconds``."""
-
-    KILL_CONTROLLER = "kill-controller"
-    START_CONTROLLER = "start-controller"
-    PAUSE_CONTROLLER = "pause-controller"
-    RESUME_CONTROLLER = "resume-controller"
-    CUT_CONTROLLER = "cut-controller"
-    HEAL_CONTROLLER = "heal-controller"
-    FIREWALL = "firewall"
-    """The controller can connect to the API, and to no node."""
-    SKEW_CONTROLLER = "skew-controller"
-    """Its time of day is set ``seconds`` forward, or back."""
-    DELETE_INCIDENTS = "delete-incidents"
-    """Somebody deletes what was told of all dead nodes."""
-    DELETE_LEASE = "delete-lease"
-    """Somebody deletes the lease by which our controllers agree on who leads."""
-
-    KILL_API = "kill-api"
-    START_API = "start-api"
-    BACK_UP = "back-up"
-    ROLL_BACK = "roll-back"
-    """Somebody restores the last backup of the API's store."""
-    KILL_PROGRAM = "kill-program"
-    START_PROGRAM = "start-program"
-    """Of the control plane: ``kube-scheduler``, ``virt-controller`` and so on."""
-
-    MIGRATE = "migrate"
-    """Somebody has the VM moved to another node, live."""
-    KILL_SOURCE = "kill-source"
-    KILL_TARGET = "kill-target"
-    """The node that a VM is moved from, or to, loses its power as soon as the VM is copied."""
-    CANCEL_MIGRATION = "cancel-migration"
-    """Somebody deletes the migrations of a VM."""
-    DELETE_GUEST = "delete-guest"
-    """Somebody deletes the VMI, and not the VM."""
-    SAY_FAILED = "say-failed"
-    """KubeVirt's controller, which cannot know, says that its guest has failed; it runs on."""
-    PLUG_DISK = "plug-disk"
-    """A running VM is given one more disk."""
-    EVICT = "evict"
-    """Somebody asks politely for the pods of a workload to go, as kubectl drain does."""
-    DELETE_VM = "delete-vm"
-    STOP_VM = "stop-vm"
-    FORCE_DELETE = "force-delete"
-    """Somebody deletes the pods of a workload without grace, as with kubectl --force."""
-    TAKE_ADDRESS = "take-address"
-    """Somebody takes the addresses of a VM back with calicoctl, and starts a pod with them."""
-    GARBLE_ADDRESSES = "garble-addresses"
-    """Somebody writes into a VM's template which addresses it is to have, and not as JSON."""
-    WRITE_BLOCKS = "write-blocks"
-    """For ``seconds`` others write to all blocks of addresses, a hundred times a second."""
-    PROTECT = "protect"
-    UNPROTECT = "unprotect"
-    """The label by which an owner says whether we may touch the workload's pods."""
-
-
-class After(StrEnum):
-    """A kind of write of ours that a step can wait for."""
-
-    INCIDENT = "incident"
-    INTENT = "intent"
-    TAINT = "taint"
-    MARK = "mark"
-    ADDRESS = "address"
-    """Addresses were released."""
-    REMOVAL = "removal"
-    UNTAINT = "untaint"
-    CLOSED = "closed"
-
-
 VIRT_CONTROLLER = "virt-controller"
 API_SERVER = "api"
 """What a node can host besides controllers of ours."""
@@ -290,6 +197,8 @@ PROGRAMS = (
 
 _VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES})
 _CALICO_VERBS = frozenset({Do.TAKE_ADDRESS, Do.WRITE_BLOCKS})
+_BETWEEN_TWO = frozenset({Do.CUT_REPLICATION, Do.MEND_REPLICATION})
+_LINSTOR_VERBS = _BETWEEN_TWO | {Do.LINSTOR, Do.STAY_ONLINE}
 
 _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys(
@@ -298,7 +207,7 @@ _NEEDS: Mapping[Do, str] = {
             Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
             Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.FENCE, Do.CORDON,
             Do.UNCORDON, Do.FLAP,
-            Do.SLOW_DOWN, Do.SET_CLOCK,
+            Do.SLOW_DOWN, Do.SET_CLOCK, Do.CUT_REPLICATION, Do.MEND_REPLICATION, Do.STAY_ONLINE,
         ),
         "node",
     ),
@@ -331,6 +240,8 @@ class Step(_Part, frozen=True, kw_only=True):
     controller: str = ""
     program: str = ""
     workload: str = ""
+    peer: str = ""
+    what: What | None = None
     seconds: float = 0.0
     times: int = 1
     after: After | None = None
@@ -390,6 +301,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     workloads: Workloads = Workloads()
     calico: CalicoSpec | None = None
     csi_addons: bool = False
+    linstor: LinstorSpec | None = None
     provider: bool = False
     kubevirt: str = "v1.9.0"
     policy: PolicySpec = PolicySpec()
@@ -489,6 +401,7 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
     if scenario.policy.mode is Mode.DISARMED:
         yield "policy.mode", "say for how long, with disarmedFor"
     yield from _names(scenario)
+    yield from _wrong_linstor(scenario)
     yield from _wrong_hosts(scenario)
     for number, step in enumerate(scenario.steps):
         for field, wrong in _wrong_step(step, scenario):
@@ -518,6 +431,15 @@ def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
             if isinstance(each, StatefulSet) and not 1 <= each.replicas <= 50:
                 yield f"{field}.replicas", "between 1 and 50 of them are needed"
     yield from _each_once("workloads", scenario.workloads.names())
+
+
+def _wrong_linstor(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    wanted = scenario.workloads.on_linstor()
+    if scenario.linstor is not None:
+        for field, wrong in scenario.linstor.wrongs(scenario.nodes, wanted):
+            yield f"linstor.{field}", wrong
+    elif wanted:
+        yield "linstor", f"{next(iter(wanted))} has a disk there: say linstor, be it with {{}}"
 
 
 def _wrong_hosts(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -583,6 +505,14 @@ def _wrong_verb(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "workload", f"{step.workload} is no VM"
     if step.do in _CALICO_VERBS and scenario.calico is None:
         yield "do", f"{step.do} needs calico"
+    if step.do in _LINSTOR_VERBS and scenario.linstor is None:
+        yield "do", f"{step.do} needs linstor"
+    if (step.what is not None) is not (step.do is Do.LINSTOR):
+        yield "what", f"{step.do} {'has none' if step.what else 'needs one'}"
+    if bool(step.peer) is not (step.do in _BETWEEN_TWO):
+        yield "peer", f"{step.do} {'has none' if step.peer else 'needs one'}"
+    elif step.peer and (step.peer not in scenario.nodes or step.peer == step.node):
+        yield "peer", f"{step.peer} is no other node"
 
 
 def _expectations(scenario: Scenario) -> Iterator[tuple[str, str]]:

@@ -17,8 +17,8 @@ what happens second by second, play it yourself; nothing outside of that process
 
 The files are in [`src/backstay/lab/scenarios`](../src/backstay/lab/scenarios). A scenario of your
 own is a file like them: copy one, change it, and play it with `backstay sim run my.yaml`. What can
-happen in one is listed in [`lab/scenario.py`](../src/backstay/lab/scenario.py). Exit code 4 says
-that an invariant broke, 1 that something did not come as `expect` says.
+happen in one is listed in [`lab/verbs.py`](../src/backstay/lab/verbs.py). Exit code 4 says that an
+invariant broke, 1 that something did not come as `expect` says.
 
 Where an answer names a code such as `ProofMissing`, [reasons](reasons.md) explains it.
 

@@ -8,6 +8,7 @@ from backstay.lab.scenario import BadScenario, Scenario, load
 TOPICS = (
     "A node dies",
     "Volumes",
+    "Volumes that DRBD replicates",
     "A node only seems to be dead",
     "People are wrong, late, or change their minds",
     "Nodes come back",

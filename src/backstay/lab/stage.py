@@ -15,6 +15,7 @@ from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
 from backstay.lab import guest_stage
 from backstay.lab.cluster import NAMESPACE, VAULT, LabCluster
+from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.scenario import (
     API_SERVER,
     VIRT_CONTROLLER,
@@ -55,6 +56,8 @@ class Stage:
         self.scenario = scenario
         self._instead = instead
         self._client = cluster.client
+        linstor = cluster.linstor
+        self.linstor = None if linstor is None else LinstorStage(linstor, cluster.embedded)
 
     async def set_up(self) -> None:
         scenario, cluster = self.scenario, self.cluster
@@ -70,6 +73,8 @@ class Stage:
         for name in scenario.exempt:
             labels = {"metadata": {"labels": {EXEMPT: "true"}}}
             await self._client.merge_patch(NODES, name, labels)
+        if self.linstor is not None and scenario.linstor is not None:
+            await self.linstor.set_up(scenario.linstor, self._client, scenario.nodes)
         await self._start_workloads(scenario.workloads)
         await self._set_policy()
         for name in scenario.controller_names:
@@ -180,7 +185,7 @@ class Stage:
         kinds = (*vm.claims, *vm.hotplug)
         disks = [f"{vm.name}-disk-{number + 1}" for number in range(len(kinds))]
         for name, kind in zip(disks, kinds, strict=True):
-            claim = {"metadata": {"name": name}, "spec": _claim_spec(kind)}
+            claim = {"metadata": {"name": name}, "spec": _claim_spec(kind, vm.storage_class)}
             await self._client.create(CLAIMS, claim, namespace=NAMESPACE)
         body = virtual_machine(
             vm.name,
@@ -239,7 +244,7 @@ def _names(workload: Workload) -> list[str]:
     return [workload.name]
 
 
-def _claim_spec(kind: Claim) -> Json:
+def _claim_spec(kind: Claim, storage_class: str = "") -> Json:
     request = {"resources": {"requests": {"storage": "10Gi"}}}
     match kind:
         case Claim.SHARED:
@@ -252,12 +257,19 @@ def _claim_spec(kind: Claim) -> Json:
             return {"accessModes": ["ReadWriteOnce"], "storageClassName": "vault", **request}
         case Claim.LOCAL:
             return {"accessModes": ["ReadWriteOnce"], "storageClassName": LOCAL, **request}
+        case Claim.LINSTOR:
+            own = {"storageClassName": storage_class}
+            return {"accessModes": ["ReadWriteOnce"], **own, **request}
+        case Claim.LINSTOR_SHARED:
+            own = {"storageClassName": storage_class, "volumeMode": "Block"}
+            return {"accessModes": ["ReadWriteMany"], **own, **request}
 
 
 def _stateful_set(wanted: StatefulSet) -> Json:
     claims = [f"data-{number + 1}" for number in range(len(wanted.claims))]
+    files = {"volumeMode": "Filesystem"}
     templates = [
-        {"metadata": {"name": name}, "spec": _claim_spec(kind) | {"volumeMode": "Filesystem"}}
+        {"metadata": {"name": name}, "spec": _claim_spec(kind, wanted.storage_class) | files}
         for name, kind in zip(claims, wanted.claims, strict=True)
     ]
     mounts = [{"name": name, "mountPath": f"/{name}"} for name in claims]
