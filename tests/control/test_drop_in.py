@@ -5,14 +5,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS
 from backstay.apis.definitions import definitions
 from backstay.app import App, build
 from backstay.cli.manifests import drop_in
 from backstay.drivers.linstor.access import access_from
 from backstay.kube.calls import Reply
 from backstay.kube.client import KubeClient
-from backstay.kube.resource import EVENTS, NAMESPACES, PODS, Resource
+from backstay.kube.resource import EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource
+from backstay.model.labels import LEASE_NAMESPACE
 from backstay.model.policy import OptIn, Requirement
 from backstay.seam import Seams
 from backstay.settings import Settings
@@ -161,6 +162,25 @@ def test_another_selector_protects_what_it_selects() -> None:
 
     opt_in = OptIn((Requirement("app", "In", ("db",)),), by="--pod-label-selector")
     play(story, labels={"app": "db"}, opt_in=opt_in)
+
+
+def test_what_rests_on_somebodys_word_is_told_in_our_words_alone() -> None:
+    async def story(scene: Scene) -> None:
+        rig = scene.rig
+        rig.nodes["n1"].kill()
+        node = (await rig.client.get(NODES, "n1")).json()
+        lease = (await rig.client.get(LEASES, "n1", namespace=LEASE_NAMESPACE)).json()
+        spec = {
+            "node": "n1", "nodeUID": node["metadata"]["uid"],
+            "bootID": node["status"]["nodeInfo"]["bootID"],
+            "lastRenewal": lease["spec"]["renewTime"], "by": "ann", "reason": "plug",
+        }  # fmt: skip
+        await rig.client.create(CONFIRMATIONS, {"metadata": {"name": "n1"}, "spec": spec})
+        await asyncio.sleep(40)
+        assert "n1" not in rig.attached(), "it was freed before DRBD's grace was over"
+        assert await scene.events() == []
+
+    play(story)
 
 
 def test_what_somebody_else_has_deleted_is_not_told_as_our_deed() -> None:

@@ -2,6 +2,7 @@
 
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
+from backstay.model.policy import OptIn, Requirement
 from backstay.model.workload import WorkloadKind
 from backstay.sim.fate import ALL_WELL, Attempt, Fate
 from backstay.sim.network import Network
@@ -64,6 +65,17 @@ async def test_what_belongs_to_others_is_not_looked_up(api: CountingApi) -> None
     with api.counting() as asked:
         await describe(api.client, pods)
     assert asked == []
+
+
+async def test_what_opts_in_by_its_labels_is_looked_up(api: CountingApi) -> None:
+    """Without its claims nobody could say what it writes to."""
+    owners = some.owned_by("ReplicaSet", "web")
+    await api.put(some.pod("web-1", owners=owners, claims=["c"], labels={"ha": "yes"}))
+    pods = await read_pods(api.client, "n1")
+    opt_in = OptIn((Requirement("ha", "In", ("yes",)),), by="a selector")
+    with api.counting() as asked:
+        await describe(api.client, pods, opt_in=opt_in)
+    assert [path.rpartition("/")[2] for path in asked] == ["c"]
 
 
 async def test_only_so_many_are_asked_for_at_once(api: CountingApi) -> None:
