@@ -261,6 +261,20 @@ def test_what_cannot_be_asked_right_then_is_not_said() -> None:
     seen(scene)
 
 
+def test_while_the_stream_is_not_heard_nobody_waits_for_answers_that_would_not_count() -> None:
+    async def scene(staged: Scene) -> None:
+        await staged.lose_n1()
+        staged.served.faults.trouble = Trouble.SILENT
+        staged.served.controller.promotions.end()
+        await asyncio.sleep(20)
+        asked, now = len(staged.served.front.asked), asyncio.get_running_loop().time()
+        assert (await staged.source.ask(staged.node, [workload(MINE)])).quorums == ()
+        assert asyncio.get_running_loop().time() == now
+        assert len(staged.served.front.asked) == asked
+
+    seen(scene)
+
+
 def test_volumes_of_others_are_nothing_to_ask_linstor_about() -> None:
     async def scene(staged: Scene) -> None:
         others = [

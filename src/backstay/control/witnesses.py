@@ -35,13 +35,13 @@ class Witnesses:
         """Has the controller on this node replaced, if it ran there."""
         if self._source is None:
             return
-        node, now = snapshot.facts.name, asyncio.get_running_loop().time()
+        node, loop = snapshot.facts.name, asyncio.get_running_loop()
         if to_be_succeeded(snapshot, times=self._times):
             for workload in await self._guard.succeed(node, term=term, incident=incident):
-                self._awaited[node] = now
+                self._awaited[node] = loop.time()
                 told(Reason.LinstorReplaced.because(workload=workload, node=node))
         elif node in self._awaited and self._source.promotions.connected:
-            seconds = round(now - self._awaited.pop(node))
+            seconds = round(loop.time() - self._awaited.pop(node))
             told(Reason.LinstorIsBack.because(seconds=seconds, node=node))
 
     def forget(self, node: str) -> None:

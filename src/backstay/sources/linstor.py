@@ -155,6 +155,9 @@ class LinstorSource:
         return self._testimony(node.name, after=0.0)
 
     async def ask(self, node: NodeFacts, workloads: Sequence[Workload]) -> Testimony:
+        if self._deaf:
+            # Nothing would rest on the answers, and others have no time to wait for them.
+            return Testimony()
         started = asyncio.get_running_loop().time()
         mine = {resource for resource, name in self._tracks if name == node.name}
         await self._look_at(mine | resources_of(workloads, self._terms.driver))
