@@ -219,6 +219,16 @@ def test_who_slept_through_a_primary_is_outdated_even_when_that_one_is_gone_agai
     assert rig.disk("c") == Disk.UP_TO_DATE
 
 
+def test_a_primary_that_was_freed_from_quorum_writes_on_alone() -> None:
+    rig = Rig()
+    rig.drbd.configure("r", Options(), {"a": Options(quorum="off")})
+    rig.promote("a")
+    rig.isolate("a")
+    rig.pass_time()
+    assert rig.promote("b") == "", "the others have the quorum"
+    assert rig.writers == ["a", "b"]
+
+
 # Three nodes, one link
 
 

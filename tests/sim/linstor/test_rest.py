@@ -138,6 +138,26 @@ async def test_what_is_not_there_is_refused_with_a_list_of_codes(rig: Rig) -> No
 
 
 @in_virtual_time
+async def test_a_setting_of_one_replica_or_one_node_is_told_and_holds_there_alone(
+    rig: Rig,
+) -> None:
+    rig.lab.database.set_property(QUORUM, "off", resource="pvc-1", node="n2")
+    rig.lab.database.set_property(QUORUM, "off", node="n3")
+    found = await rig.replicas()
+    assert found["n2"]["props"] == {QUORUM: "off"}
+    assert "props" not in found["n1"]
+    nodes = {each["name"]: each["props"] for each in await rig.get("/v1/nodes")}
+    assert nodes["n3"][QUORUM] == "off"
+    assert QUORUM not in nodes["n2"]
+    resource = rig.lab.drbd.resources["pvc-1"]
+    assert [resource.options_of(node).quorum for node in ("n1", "n2", "n3")] == [
+        "majority",
+        "off",
+        "majority",
+    ], "the resource's own goes before the node's"
+
+
+@in_virtual_time
 async def test_a_definition_without_replicas_has_an_empty_list(rig: Rig) -> None:
     rig.lab.database.define("bare", {})
     assert await rig.get("/v1/resource-definitions/bare/resources") == []

@@ -1,9 +1,9 @@
 """Database: what LINSTOR was told, which outlives its controllers.
 
 Names are stored in lower case here and shown as they were first written, which may be in upper
-case. Settings are flat lists of properties at three levels, the first of which that has one
-decides: the resource definition, its resource group, the controller. What is in effect is given to
-DRBD whenever it changes.
+case. Settings are flat lists of properties at five levels, the first of which that has one decides:
+the replica, the resource definition, its resource group, the node, the controller. What is in
+effect is given to DRBD whenever it changes.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ Props = dict[str, str]
 @dataclass
 class Definition:
     """``has_drbd`` is false for one that is nothing but a local disk; ``number`` is its own.
-    ``own`` is what was set for its replica on a node alone, which is shown and not carried out."""
+    ``own`` is what was set for its replica on a node alone."""
 
     name: str
     number: int
@@ -44,6 +44,7 @@ class Database:
         self.definitions: dict[str, Definition] = {}
         self.groups: dict[str, Props] = {DEFAULT_GROUP.lower(): {}}
         self.props: Props = {}
+        self.node_props: dict[str, Props] = {}
         self._defined = 0
 
     # Telling it
@@ -69,28 +70,50 @@ class Database:
         self.definitions[name.lower()] = made
         placed = {node.lower(): kind for node, kind in replicas.items()}
         self.drbd.create(name.lower(), placed, self.options(made))
+        self._configure(name.lower())
 
     def forget(self, name: str) -> None:
         del self.definitions[name.lower()]
         self.drbd.delete(name.lower())
 
-    def set_property(self, key: str, value: str | None, *, resource: str = "") -> None:
-        """Of a resource, or of the controller; None takes it away."""
-        props = self.definitions[resource.lower()].props if resource else self.props
+    def set_property(
+        self, key: str, value: str | None, *, resource: str = "", node: str = ""
+    ) -> None:
+        """Of a resource, of a node, of the replica of the one on the other, or of the controller;
+        None takes it away."""
+        props = self._props(resource.lower(), node.lower())
         props.pop(key, None)
         if value is not None:
             props[key] = value
-        for name, definition in self.definitions.items():
-            self.drbd.configure(name, self.options(definition))
+        for name in [resource.lower()] if resource else self.definitions:
+            self._configure(name)
+
+    def _props(self, resource: str, node: str) -> Props:
+        if resource and node:
+            return self.definitions[resource].own.setdefault(node, {})
+        if resource:
+            return self.definitions[resource].props
+        return self.node_props.setdefault(node, {}) if node else self.props
+
+    def _configure(self, name: str) -> None:
+        definition = self.definitions[name]
+        own = {node: self.options(definition, node) for node in self.nodes}
+        self.drbd.configure(name, self.options(definition), own)
 
     # Asking it
 
     def shown(self, node: str) -> str:
         return self.nodes.get(node, node)
 
-    def options(self, definition: Definition) -> Options:
-        """What DRBD is given; where nothing is set, its own defaults."""
-        levels = (definition.props, self.groups.get(definition.group.lower(), {}), self.props)
+    def options(self, definition: Definition, node: str = "") -> Options:
+        """What DRBD is given there; where nothing is set, its own defaults."""
+        levels = (
+            definition.own.get(node, {}),
+            definition.props,
+            self.groups.get(definition.group.lower(), {}),
+            self.node_props.get(node, {}),
+            self.props,
+        )
 
         def effective(key: str, otherwise: str) -> str:
             return next((level[key] for level in levels if key in level), otherwise)

@@ -131,9 +131,13 @@ class Drbd:
         del self.resources[name]
         self._tell(name)
 
-    def configure(self, name: str, options: Options) -> None:
-        self.resources[name].options = options
-        self._settle(self.resources[name])
+    def configure(
+        self, name: str, options: Options, own: Mapping[str, Options] | None = None
+    ) -> None:
+        """``own`` is for nodes on which others hold."""
+        resource = self.resources[name]
+        resource.options, resource.own_options = options, dict(own or {})
+        self._settle(resource)
 
     def add_diskless(self, name: str, node: str) -> None:
         """One more replica, which has no disk; it is connected with whom it reaches at once."""
@@ -169,7 +173,7 @@ class Drbd:
         if not resource.has_data(node):
             raise Refused("Need access to UpToDate data")
         others = [each for each in self._primaries(resource, node) if each is not mine]
-        if others and not resource.options.allow_two_primaries:
+        if others and not resource.options_of(node).allow_two_primaries:
             raise Refused("Multiple primaries not allowed by config")
         mine.role = Role.PRIMARY
         self._settle(resource)
@@ -321,7 +325,7 @@ class Drbd:
             return
         late = self._primaries(resource, one if _is_behind(mine, theirs) else other)
         for primary in late:
-            if resource.options.outdated_primary == "disconnect":
+            if resource.options_of(primary.node).outdated_primary == "disconnect":
                 return
             if resource.has_quorum(primary.node):
                 return

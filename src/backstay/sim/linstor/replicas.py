@@ -130,6 +130,8 @@ class Resource:
     def __init__(self, name: str, options: Options, carries: Callable[[str, str], bool]) -> None:
         self.name = name
         self.options = options
+        self.own_options: dict[str, Options] = {}
+        """Of the nodes on which others hold than for the rest."""
         self.replicas: dict[str, Replica] = {}
         self.holders: dict[History, set[str]] = {}
         """Who has ever had these data as its newest, with a disk."""
@@ -197,7 +199,10 @@ class Resource:
     # What a replica believes
 
     def has_quorum(self, node: str) -> bool:
-        return has_quorum(self.options.quorum, self._ballot(self[node]))
+        return has_quorum(self.options_of(node).quorum, self._ballot(self[node]))
+
+    def options_of(self, node: str) -> Options:
+        return self.own_options.get(node, self.options)
 
     def _ballot(self, mine: Replica) -> Ballot:
         voters = present = diskless = diskless_present = 0
@@ -228,7 +233,7 @@ class Resource:
         peers = [end.peer for end in mine.ends.values() if end.link is Link.CONNECTED]
         with_data = sum(peer.disk is Disk.UP_TO_DATE for peer in peers) + mine.has_data
         quorum = self.has_quorum(node)
-        suspends = self.options.on_no_quorum == "suspend-io"
+        suspends = self.options_of(node).on_no_quorum == "suspend-io"
         return Sight(
             role=mine.role,
             disk=mine.disk,

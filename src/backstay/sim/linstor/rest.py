@@ -113,7 +113,7 @@ class Rest:
         return {
             "name": shown,
             "type": "SATELLITE",
-            "props": {"CurStltConnName": "default"},
+            "props": {"CurStltConnName": "default", **self._database.node_props.get(name, {})},
             "net_interfaces": [interface],
             "connection_status": "ONLINE" if self._controller.is_online(name) else "OFFLINE",
             "uuid": _uuid("node", name),
