@@ -1,24 +1,27 @@
-"""A controller that is killed after each of its writes, on a real control plane.
+"""A controller that is killed after each of its writes, or stands still, on a real control plane.
 
-Each incident has a node of its own with one pod of a StatefulSet. Its controller is a process that
+Each incident has a node of its own with one virtual machine. Its controller is a process that
 SIGKILLs itself as soon as the API has answered its first, its second, its third write about that
 node, and so on, until there is none left after which it could be killed. The writes are:
 
 * the incident is opened,
 * the intent is announced,
 * the node is tainted,
-* the pod is marked,
-* the pod is removed,
+* the launcher is marked,
+* the launcher is removed,
 * the outcome is told,
-* the pod is told to run again, and whatever else is told of the incident.
+* the VM is told to run again, and whatever else is told of the incident.
 
 The next process takes over when the lease has run out. It ends what was begun, and dies on another
-node's account. A StatefulSet bears its node's name, so that all that is written about the one or
-the other has that word in it. (Guests are not among them: the controllers that stand in for
-KubeVirt work on the embedded API alone. ``tests/lab/test_crash_points.py`` has them.)
+node's account. A VM bears its node's name, so that all that is written about the one or the other
+has that word in it. In the end one more process is stopped (SIGSTOP) with the proof in hand, and
+goes on when its successor is done. (StatefulSets are in ``tests/lab/test_crash_points.py`` and in
+``test_processes_real.py``.)
 """
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -27,15 +30,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import INCIDENTS, Incident
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import NODES
+from backstay.seam.system import boot_time
+from backstay.sim.kubevirt import VirtHandler, virtual_machine
+from backstay.sim.kubevirt.names import SCHEDULABLE, VMIS, VMS
+from backstay.sim.nodes.truth import What
+from harness.connect import until
 from harness.processes import Child
 from tests.control.rig_real import Json, RealScene, eventually, real_scene
+from tests.sim.kubevirt.rig import HANDLER
 from tests.support import controller_program
 from tests.support.controller_program import Note
 from tests.support.installed import Installed
+from tests.support.kubevirt_at_large import kubevirt_at_large
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -51,7 +60,8 @@ class _Incidents(msgspec.Struct, frozen=True):
 
 @dataclass
 class Point:
-    """One incident: its node, the pod that it is about, and the process that was to be killed."""
+    """One incident: its node, which has a VM of that name, and the process that was to be
+    killed."""
 
     number: int
     node: str
@@ -59,15 +69,21 @@ class Point:
     journal: Path
 
     @property
-    def pod(self) -> str:
-        return f"{self.node}-0"
+    def notes(self) -> list[Note]:
+        lines = self.journal.read_bytes().splitlines()
+        return [msgspec.json.decode(line, type=Note) for line in lines]
 
     @property
     def last_write(self) -> str:
         """The one after which it died."""
-        lines = self.journal.read_bytes().splitlines()
-        notes = [msgspec.json.decode(line, type=Note) for line in lines]
-        return _kind_of([note for note in notes if self.node in note.path or _opens(note)][-1])
+        return _kind_of([note for note in self.notes if self.node in note.path or _opens(note)][-1])
+
+    @property
+    def stopped(self) -> bool:
+        seen = os.waitid(
+            os.P_PID, self.child.pid or 0, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+        )
+        return seen is not None and seen.si_code == os.CLD_STOPPED
 
 
 @dataclass
@@ -77,19 +93,42 @@ class Stage:
     victims: list[str]
     points: list[Point] = field(default_factory=list)
 
-    def start(self, node: str) -> Point:
+    def start(self, node: str, *options: str) -> Point:
         number = len(self.points) + 1
         name = f"life-{number}"
         journal = self.directory / f"{name}.journal"
         argv = [
             sys.executable, str(controller_program.__file__), name,
-            str(self.scene.installed.kubeconfig("controller")), str(journal), "--hurried",
-            "--killed-after", str(number), "--about", node,
+            str(self.scene.installed.kubeconfig("controller")), str(journal), "--hurried", *options,
         ]  # fmt: skip
         child = Child(name, argv, log=self.directory / f"{name}.log")
         self.points.append(Point(number, node, child, journal))
         child.start()
         return self.points[-1]
+
+    def start_to_be_killed(self, node: str) -> Point:
+        """After one write more than the last one."""
+        return self.start(node, "--killed-after", str(len(self.points) + 1), "--about", node)
+
+    async def dies(self, node: str) -> None:
+        self.scene.fleet.nodes[node].kill()
+        await self.scene.confirm_dead(node)
+
+    def copies(self, guest: str) -> list[str]:
+        """The nodes on which it really runs. Its launcher has another name each time."""
+        return [each.node for each in self.scene.fleet.ground.running() if _is_of(guest, each.name)]
+
+    def most_copies(self, guest: str) -> int:
+        count = most = 0
+        for entry in self.scene.fleet.ground.log:
+            if _is_of(guest, entry.name):
+                count += {What.STARTED: 1, What.STOPPED: -1}.get(entry.what, 0)
+                most = max(most, count)
+        return most
+
+    def is_elsewhere(self, guest: str) -> bool:
+        copies = self.copies(guest)
+        return len(copies) == 1 and copies != [guest]
 
     async def is_recovered(self, node: str) -> bool:
         found = (await self.scene.client.list(INCIDENTS)).into(_Incidents).items
@@ -104,45 +143,68 @@ class Stage:
 async def stage(
     client: KubeClient, installed: Installed, namespace: str, tmp_path: Path
 ) -> AsyncIterator[Stage]:
-    async with real_scene(client, installed, namespace) as scene:
-        nodes = await scene.boot(_LIVING + _MOST)
+    async with (
+        real_scene(client, installed, namespace) as scene,
+        kubevirt_at_large(client, namespace),
+    ):
+        nodes = await scene.boot(_LIVING + _MOST + 1, agents={HANDLER: VirtHandler()})
         victims = nodes[_LIVING:]
+        await until(client, NODES, lambda found: takes_guests(found, nodes), timeout=_ENOUGH)
         for node in victims:
-            await client.create(STATEFUL_SETS, _stateful_set(scene, node), namespace=namespace)
-        await scene.fleet.ground.until(
-            lambda: all(scene.copies(f"{node}-0") == [node] for node in victims),
-            timeout=_ENOUGH,
-        )
+            await client.create(VMS, _virtual_machine(scene, node), namespace=namespace)
+        built = Stage(scene, tmp_path, victims)
+        await until(client, VMIS, all_run, namespace=namespace, timeout=_ENOUGH)
+        assert [built.copies(node) for node in victims] == [[node] for node in victims]
         for node in victims:
             # What is released goes to those that live on, and is hit by one death alone.
             await client.merge_patch(NODES, node, {"spec": {"unschedulable": True}})
         await scene.arm()
-        built = Stage(scene, tmp_path, victims)
         try:
             yield built
         finally:
             await built.close()
+            # Nobody would let go of them later.
+            await client.delete_collection(VMS, namespace=namespace)
+            await until(client, VMS, lambda found: not found, namespace=namespace, timeout=_ENOUGH)
 
 
-async def test_an_incident_survives_a_crash_after_each_write(stage: Stage) -> None:
-    scene = stage.scene
-    for node in stage.victims:
-        scene.fleet.nodes[node].kill()
-        await scene.confirm_dead(node)
-        point = stage.start(node)
-        if not await dies(stage, point):
+async def test_an_incident_survives_a_crash_after_each_write_and_a_leader_that_stands_still(
+    stage: Stage,
+) -> None:
+    *victims, last = stage.victims
+    for node in victims:
+        await stage.dies(node)
+        if not await is_killed(stage, stage.start_to_be_killed(node)):
             break
     survivor = stage.points[-1]
     assert survivor.child.alive, "there are more writes than nodes to die for them"
-    points = stage.points
-    await eventually(lambda: all(is_elsewhere(scene, each) for each in points), within=_ENOUGH)
+    guests = [point.node for point in stage.points]
+    await eventually(lambda: all(map(stage.is_elsewhere, guests)), within=_ENOUGH)
     died_after = [point.last_write for point in stage.points[:-1]]
     assert len(died_after) >= _FEWEST
     assert {"open", "tell", "taint", "delete"} <= set(died_after)
-    assert scene.most_copies(point.pod for point in stage.points) == 1
+    await survivor.child.stop(patience=5.0)
+    await stands_still(stage, last)
+    assert {stage.most_copies(guest) for guest in (*guests, last)} == {1}
 
 
-async def dies(stage: Stage, point: Point) -> bool:
+async def stands_still(stage: Stage, node: str) -> None:
+    """A leader is stopped with the proof in hand. When it goes on, its successor is done, and
+    nothing that it had in mind is done any more."""
+    first = stage.start(node, "--at-removal", "SIGSTOP")
+    await stage.dies(node)
+    await eventually(lambda: first.stopped, within=_ENOUGH)
+    stage.start(node)
+    await eventually(lambda: stage.is_elsewhere(node), within=_ENOUGH)
+    continued = boot_time()
+    first.child.send(signal.SIGCONT)
+    await eventually(lambda: any(note.refused == "TooLate" for note in first.notes))
+    landed = [n.path for n in first.notes if n.at > continued and 200 <= n.status < 300]
+    # Events only tell what was, and may come late; and a renewal may have been on its way.
+    assert [path for path in landed if "/events" not in path and "/leases/" not in path] == []
+
+
+async def is_killed(stage: Stage, point: Point) -> bool:
     """Whether it dies before there is nothing left to write about its node."""
     async with asyncio.timeout(_ENOUGH):
         while point.child.alive:
@@ -154,9 +216,22 @@ async def dies(stage: Stage, point: Point) -> bool:
     return True
 
 
-def is_elsewhere(scene: RealScene, point: Point) -> bool:
-    copies = scene.copies(point.pod)
-    return len(copies) == 1 and copies != [point.node]
+def takes_guests(found: list[Json], names: list[str]) -> bool:
+    ready = {
+        each["metadata"]["name"]
+        for each in found
+        if each["metadata"]["labels"].get(SCHEDULABLE) == "true"
+    }
+    return ready.issuperset(names)
+
+
+def all_run(instances: list[Json]) -> bool:
+    phases = [(each.get("status") or {}).get("phase") for each in instances]
+    return phases == ["Running"] * (_MOST + 1)
+
+
+def _is_of(guest: str, pod: str) -> bool:
+    return pod.startswith(f"virt-launcher-{guest}-")
 
 
 def _opens(note: Note) -> bool:
@@ -169,23 +244,11 @@ def _kind_of(note: Note) -> str:
     return {"PATCH": "taint", "DELETE": "delete"}[note.method]
 
 
-def _stateful_set(scene: RealScene, node: str) -> Json:
-    labels = {"app": node}
+def _virtual_machine(scene: RealScene, node: str) -> Json:
     home = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     wish = {"weight": 100, "preference": {"matchExpressions": [home]}}
-    spec = {
-        "containers": [{"name": "main", "image": "none"}],
-        "nodeSelector": {"test": scene.namespace},
-        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}},
+    vm = virtual_machine(node, namespace=scene.namespace, node_selector={"test": scene.namespace})
+    vm["spec"]["template"]["spec"]["affinity"] = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}
     }
-    return {
-        "apiVersion": STATEFUL_SETS.api_version,
-        "kind": STATEFUL_SETS.kind,
-        "metadata": {"name": node},
-        "spec": {
-            "serviceName": node,
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    return vm
