@@ -59,7 +59,7 @@ def test_without_any_of_them_nothing_is_different() -> None:
     assert not flags.asked
     assert (flags.lease, flags.identity, flags.namespace) == (None, None, None)
     assert served(LOOPBACK, flags, typed=None) == LOOPBACK
-    assert linstor_of({"LS_COLORS": "ow=34", "PATH": "/bin"}, flags) is None
+    assert linstor_of({"LS_COLORS": "ow=34", "PATH": "/bin"}, asked=flags.asked) is None
 
 
 def test_the_defaults_are_those_of_the_piraeus_ha_controller() -> None:
@@ -70,7 +70,7 @@ def test_the_defaults_are_those_of_the_piraeus_ha_controller() -> None:
     assert flags.opt_in == PIRAEUS
     assert flags.log_level == logging.INFO
     assert served(LOOPBACK, flags, typed=None) == ("0.0.0.0", 8080)
-    linstor = linstor_of({}, flags)
+    linstor = linstor_of({}, asked=flags.asked)
     assert linstor is not None
     assert linstor.controllers == ("http://localhost:3370",)
 
@@ -210,12 +210,12 @@ def test_flags_that_say_the_same_are_no_contradiction() -> None:
      "LS_ROOT_CA_FILE"],
 )  # fmt: skip
 def test_any_of_linstors_variables_asks_for_linstor(variable: str) -> None:
-    assert linstor_of({variable: ""}, typed()) is not None
+    assert linstor_of({variable: ""}) is not None
 
 
 def test_variables_that_cannot_be_meant_are_wrong_usage() -> None:
     with pytest.raises(click.UsageError, match=r"LS_USER_KEY is set without LS_USER_CERTIFICATE"):
-        linstor_of({"LS_USER_KEY_FILE": "/key"}, typed())
+        linstor_of({"LS_USER_KEY_FILE": "/key"})
 
 
 # The help

@@ -1,11 +1,14 @@
 """``backstay readiness``: what would happen, to whom, and what would make it better."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from backstay.seam.real import open_seams
+from backstay.sim.linstor.served import Lab, serving
 from tests.support import objects as some
 from tests.support.furnished import Furnished
 from tests.support.small_cluster import SmallCluster, small_cluster
@@ -52,6 +55,34 @@ async def test_a_node_is_told_workload_by_workload(furnished: Furnished) -> None
     assert "move disk to storage that other nodes can reach" in said.out
     assert "LEFT ALONE (1)" in said.out
     assert "runs its containers with docker://24.0.7" in " ".join(said.out.split())
+
+
+async def test_linstor_is_asked_what_drbd_would_prove(furnished: Furnished) -> None:
+    """If the environment says where it is: of two machines one has a tie-breaker."""
+    driver = {"driver": "linstor.csi.linbit.com"}
+    for name in ("safe", "lone"):
+        source = {"csi": {**driver, "volumeHandle": f"res-{name}"}}
+        volume = some.volume(f"pv-{name}", source=source)
+        await furnished.machine(name, claims=[some.claim(name)], volumes=[volume])
+    lab = Lab("n1", "n2", "n3")
+    lab.define("res-safe")
+    lab.define("res-lone", quorum="off")
+    async with open_seams() as seams, serving(seams.serve, lab.controller()) as linstor:
+        online = linstor.controller.is_online
+        while not all(map(online, lab.database.nodes)):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        environment = {"LS_CONTROLLERS": linstor.url}
+        said = await furnished.cluster.run(
+            "viewer", "readiness", "node/n1", environment=environment
+        )
+        lab.close()
+    assert said.code == 0, said.err
+    words = " ".join(said.out.split())
+    assert "is 5 workloads, of which 1 would recover without anybody's word" in words
+    assert "VM shop/safe recovers by itself" in words
+    assert "DRBD shows within 55 s or so that n1 cannot write" in words
+    assert "VM shop/lone recovers once the death is confirmed" in words
+    assert "its volume lone: its DRBD quorum is off" in words
 
 
 async def test_a_program_gets_the_same_as_data(furnished: Furnished) -> None:

@@ -11,7 +11,7 @@ import os
 import pty
 import sys
 import termios
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,9 +156,11 @@ class SmallCluster:
         path.write_text(yaml.safe_dump(config))
         return path
 
-    async def run(self, role: str, *arguments: str) -> Said:
-        """With pipes, as from a script."""
-        return await run(self.kubeconfig(role), *arguments)
+    async def run(
+        self, role: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> Said:
+        """With pipes, as from a script; with these variables besides the usual ones."""
+        return await run(self.kubeconfig(role), *arguments, environment=environment)
 
     async def at_terminal(
         self,
@@ -175,9 +177,11 @@ class SmallCluster:
         return await at_terminal(path, *arguments, answers=answers, meanwhile=meanwhile)
 
 
-async def run(kubeconfig: Path, *arguments: str) -> Said:
+async def run(
+    kubeconfig: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Said:
     process = await asyncio.create_subprocess_exec(
-        BACKSTAY, *arguments, env=_environment(kubeconfig),
+        BACKSTAY, *arguments, env={**_environment(kubeconfig), **(environment or {})},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

@@ -217,9 +217,9 @@ def served_at(
     return address
 
 
-def linstor_of(environ: Mapping[str, str], flags: PiraeusFlags) -> access.Access | None:
+def linstor_of(environ: Mapping[str, str], *, asked: bool = False) -> access.Access | None:
     """Where LINSTOR is, if anything says that it should be asked."""
-    if not flags.asked and not any(name in environ for name in access.VARIABLES):
+    if not asked and not any(name in environ for name in access.VARIABLES):
         return None
     try:
         return access.access_from(environ)

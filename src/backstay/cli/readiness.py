@@ -2,9 +2,11 @@
 
 The answer is that of the very rules that a failover goes by (``decide/readiness.py``), asked of
 what runs in the cluster at this moment. It needs no controller, no configuration and none of our
-kinds: it is worth having before anything is installed.
+kinds: it is worth having before anything is installed. Where the environment says how LINSTOR is
+reached (``LS_CONTROLLERS``), it is asked what DRBD would prove.
 """
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 
@@ -13,17 +15,20 @@ import msgspec
 
 from backstay.apis.core import POD_PROJECTION
 from backstay.cli.output import columns, output_option, show
+from backstay.cli.piraeus import linstor_of
 from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.subject import Kind, Subject, parse_node, unknown
 from backstay.cli.words import counted, fields, join, next_steps, paragraph, volume
 from backstay.decide.failover import CHAIN
 from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
+from backstay.drivers.linstor.client import Linstor
 from backstay.kube.errors import KubeError
 from backstay.kube.resource import PODS
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.model.workload import Workload
 from backstay.settings import Settings
+from backstay.sources.linstor_outlook import Replication, replication
 from backstay.sources.picture import (
     Inventory,
     Picture,
@@ -43,6 +48,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: str
     ending: Ending
+    by_itself: bool
     code: str
     sentence: str
     volumes: tuple[str, ...] = ()
@@ -56,6 +62,7 @@ class NodeReadiness(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     state: Life
     recover: int
+    by_itself: int
     stay_down: int
     held: int
     left: int
@@ -96,7 +103,7 @@ def command(node: str | None, kubeconfig: str | None, context: str | None, outpu
 async def _all(session: Session) -> Readiness:
     picture, places = await _picture(session), await _places(session)
     found = await workloads_everywhere(session.client)
-    return _report(picture, picture.nodes, found, places)
+    return await _report(session, picture, picture.nodes, found, places)
 
 
 async def _one(session: Session, name: str) -> Readiness:
@@ -105,17 +112,31 @@ async def _one(session: Session, name: str) -> Readiness:
     if node is None:
         raise unknown(Subject(Kind.NODE, "", name), (each.name for each in picture.nodes))
     found = await workloads_on(session.client, [name])
-    return _report(picture, (node,), found, places)
+    return await _report(session, picture, (node,), found, places)
 
 
-def _report(
-    picture: Picture, nodes: Sequence[Sight], found: Inventory, places: int | None
+async def _report(
+    session: Session,
+    picture: Picture,
+    nodes: Sequence[Sight],
+    found: Inventory,
+    places: int | None,
 ) -> Readiness:
+    drbd = await _replication(session, nodes, found)
     return Readiness(
-        nodes=tuple(_judged(picture, node, found.on(node.name), places) for node in nodes),
+        nodes=tuple(_judged(picture, node, found.on(node.name), drbd, places) for node in nodes),
         kubevirt=picture.kubevirt,
-        problems=(*picture.problems, *found.problems),
+        problems=(*picture.problems, *found.problems, *drbd.problems),
     )
+
+
+async def _replication(session: Session, nodes: Sequence[Sight], found: Inventory) -> Replication:
+    access = linstor_of(os.environ)  # noqa: TID251 - commands are composed here
+    if access is None:
+        return Replication()
+    linstor = Linstor(session.seams.transport, session.seams.files, access)
+    used = {node.name: found.on(node.name) for node in nodes}
+    return await replication(linstor, used, _DEFAULTS.linstor_terms)
 
 
 async def _picture(session: Session) -> Picture:
@@ -139,14 +160,19 @@ async def _places(session: Session) -> int | None:
 
 
 def _judged(
-    picture: Picture, node: Sight, workloads: Sequence[Workload], places: int | None
+    picture: Picture,
+    node: Sight,
+    workloads: Sequence[Workload],
+    drbd: Replication,
+    places: int | None,
 ) -> NodeReadiness:
-    seen = picture.snapshot(node, workloads)
+    seen = picture.snapshot(node, workloads, quorums=drbd.sights.get(node.name, ()))
     outlook: NodeOutlook = readiness(seen, times=_TIMES, chain=CHAIN, places=places)
     return NodeReadiness(
         node=node.name,
         state=node.life.state,
         recover=outlook.count(Ending.RECOVERS),
+        by_itself=sum(each.by_itself for each in outlook.outlooks),
         stay_down=outlook.count(Ending.STAYS_DOWN),
         held=outlook.count(Ending.HELD),
         left=outlook.count(Ending.LEFT),
@@ -162,6 +188,7 @@ def _line(outlook: Outlook) -> Line:
     return Line(
         workload=str(workload),
         ending=outlook.ending,
+        by_itself=outlook.by_itself,
         code=outlook.then.code,
         sentence=f"{workload} stays down: {because}." if because else outlook.then.sentence,
         volumes=tuple(map(volume, workload.volumes)) + workload.also_writes,
@@ -172,6 +199,7 @@ def _line(outlook: Outlook) -> Line:
 
 # For people
 
+_CONFIRM = "backstay confirm-dead"
 _UNCHECKED = "Whether the other nodes have room is not checked."
 
 
@@ -204,9 +232,15 @@ def _in_short(nodes: Sequence[NodeReadiness], if_it_died: str) -> str:
     ours, recover = sum(node.ours for node in nodes), sum(node.recover for node in nodes)
     if not ours:
         return "There is nothing here that Backstay protects: no virtual machines, no StatefulSets."
+    alone = sum(node.by_itself for node in nodes)
+    waits = f"would wait until a person confirms the death ({_CONFIRM})"
+    if not alone:
+        then = f"Then {recover} of {counted(ours, 'workload')} would recover."
+        return f"{if_it_died} {waits}. {then} {_UNCHECKED}"
+    others = f" The others {waits}; then {recover} would." if alone < recover else ""
     return (
-        f"{if_it_died} would wait until a person confirms the death (backstay confirm-dead). "
-        f"Then {recover} of {counted(ours, 'workload')} would recover. {_UNCHECKED}"
+        f"{if_it_died} is {counted(ours, 'workload')}, of which {alone} would recover without "
+        f"anybody's word, on DRBD's.{others} {_UNCHECKED}"
     )
 
 
@@ -250,6 +284,7 @@ def _if_it_died(node: NodeReadiness) -> str:
     return f"{node.node} is {node.state} now. If it is dead, what ran on it"
 
 
+_BY_ITSELF = "recovers by itself"
 _WORDS = {
     Ending.RECOVERS: "recovers once the death is confirmed",
     Ending.STAYS_DOWN: "STAYS DOWN",
@@ -261,7 +296,8 @@ def _block(line: Line) -> str:
     sentence = "" if line.ending is Ending.RECOVERS else line.sentence
     notes = [("note", caveat) for caveat in line.caveats]
     volumes = [("volume", each) for each in line.volumes]
-    title = f"{line.workload}   {_WORDS[line.ending]}"
+    how = _BY_ITSELF if line.by_itself else _WORDS[line.ending]
+    title = f"{line.workload}   {how}"
     body = fields([*volumes, ("why", sentence), *notes, ("to fix", line.fix)], whole="to fix")
     return f"{title}\n{body}" if body else title
 

@@ -181,7 +181,7 @@ def command(
         lease_times=_lease_times(lease_duration),
         log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
         piraeus=flags,
-        linstor=linstor_of(os.environ, flags),  # noqa: TID251 - commands are composed here
+        linstor=linstor_of(os.environ, asked=flags.asked),  # noqa: TID251 - commands are composed here
         embedded=embedded,
         scale=time_scale or 1.0,
     )  # fmt: skip

@@ -43,7 +43,8 @@ from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.projection import Meta, Projection, Unreadable
 from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.model.evidence import Confirmation
+from backstay.model.drbd import ResourceSight
+from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.labels import LEASE_NAMESPACE, ROLLED_BACK, TAINT
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Policy, Times
@@ -129,14 +130,21 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     def node(self, name: str) -> Sight | None:
         return next((node for node in self.nodes if node.name == name), None)
 
-    def snapshot(self, node: Sight, workloads: Sequence[Workload]) -> Snapshot:
-        """For the same rules that a controller decides by."""
+    def snapshot(
+        self,
+        node: Sight,
+        workloads: Sequence[Workload],
+        *,
+        quorums: tuple[ResourceSight, ...] = (),
+    ) -> Snapshot:
+        """For the same rules that a controller decides by; ``quorums`` is what DRBD says."""
         return Snapshot(
             facts=node.facts,
             life=node.life,
             policy=self.policy.within({workload.namespace for workload in workloads}),
             workloads=tuple(workloads),
             confirmations=node.confirmations,
+            testimony=Testimony(quorums=quorums),
             view_age=0.0 if self.trustworthy else float("inf"),
         )
 
