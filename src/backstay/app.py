@@ -39,6 +39,7 @@ from backstay.record.blackbox import BlackBox
 from backstay.record.callers import Callers
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
+from backstay.record.frames import Frames
 from backstay.record.incidents import IncidentBook, KeptIncident
 from backstay.record.metrics import Metrics
 from backstay.record.notify import Notifier, Turn
@@ -171,8 +172,7 @@ class App:
                 box=self.box,
                 notifier=self.notifier,
                 piraeus=None if self.piraeus is None else PiraeusHerald(self.piraeus),
-                times=times,
-                chain=chain,
+                frames=Frames(seams.wall, times=times, chain=chain),
             ),
             rng=seams.rng,
             times=times,

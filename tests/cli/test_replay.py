@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from backstay.decide.failover import CHAIN, Snapshot
+from backstay.decide.failover import Snapshot
 from backstay.model.workload import WorkloadKind
 from backstay.record.blackbox import pack
-from backstay.record.frames import frame_of
 from backstay.record.recorder import FlightRecorder
 from backstay.seam.disk import DiskFiles
 from backstay.seam.system import SystemClock, SystemRng
 from backstay.seam.tasks import Tasks
-from tests.record.samples import TIMES, decided, snapshot, workload
+from tests.record.samples import frame_of, snapshot, workload
 from tests.support.small_cluster import SmallCluster
 
 BACKSTAY = Path(sys.executable).parent / "backstay"
@@ -40,7 +39,7 @@ def record(directory: Path, *about: Snapshot) -> Path:
         async with Tasks("test") as tasks:
             tasks.spawn(recorder.run(), name="recorder")
             for each in about:
-                recorder.note(each, decided(each), 50.0, times=TIMES, chain=CHAIN)
+                recorder.note(frame_of(each))
             assert await recorder.flush(5.0)
         files.close()
 
@@ -123,7 +122,7 @@ def test_a_directory_is_one_sentence(tmp_path: Path) -> None:
 
 async def test_an_incident_is_replayed_from_the_cluster_by_who_may(cluster: SmallCluster) -> None:
     frames = [
-        frame_of(each, decided(each), 50.0, at="t", times=TIMES, chain=CHAIN)
+        frame_of(each)
         for each in (snapshot(workload("db")), snapshot(workload("db"), confirmed=True))
     ]
     header = {"format": "backstay-flight", "version": 1, "program": "backstay 0.1.0", "at": "t"}

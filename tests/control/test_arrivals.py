@@ -21,6 +21,7 @@ from backstay.model.node import Life, NodeFacts
 from backstay.model.policy import Policy, Times
 from backstay.record.blackbox import BlackBox
 from backstay.record.events import Herald
+from backstay.record.frames import Frames
 from backstay.record.incidents import IncidentBook
 from backstay.record.metrics import Metrics, Stage
 from backstay.record.telling import Advance
@@ -53,8 +54,7 @@ class Port:
             metrics=self.metrics,
             recorder=None,
             box=BlackBox(self.client, namespace="backstay-system", program="x", wall=wall),
-            times=Times(),
-            chain=CHAIN,
+            frames=Frames(wall, times=Times(), chain=CHAIN),
         )
         self.arrivals = Arrivals(self.client, teller)
         self.book = IncidentBook(self.client, wall=wall, rng=rng)

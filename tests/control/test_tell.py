@@ -16,6 +16,7 @@ from backstay.kube.resource import NAMESPACES
 from backstay.model.reasons import Reason
 from backstay.record.blackbox import BlackBox, read_frames
 from backstay.record.events import Herald
+from backstay.record.frames import Frames
 from backstay.record.metrics import Metrics
 from backstay.record.notify import Notification, Notifier, Webhook
 from backstay.seam.serve import Answer, Inbound
@@ -52,7 +53,7 @@ class Desk:
         events = EventRecorder(self.client, component="backstay", instance="a", wall=wall, rng=rng)
         self.teller = Teller(
             herald=Herald(events), metrics=metrics, recorder=None, box=self.box,
-            notifier=self.notifier, times=TIMES, chain=CHAIN,
+            notifier=self.notifier, frames=Frames(wall, times=TIMES, chain=CHAIN),
         )  # fmt: skip
 
     async def receive(self, inbound: Inbound) -> Answer:

@@ -8,6 +8,8 @@ from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Mode, Policy, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import PodRef, Volume, Workload, WorkloadKind
+from backstay.record.frames import Frame, Frames
+from backstay.seam.system import SystemClock
 
 NODE = NodeFacts(name="n1", uid="node-uid", boot_id="boot-1", lease_seen_at=0.0)
 TIMES = Times()
@@ -64,3 +66,10 @@ def decided(about: Snapshot, now: float = 50.0) -> Decision:
 
 def judged(why: Why, verdicts: Iterable[tuple[Workload, Action, Why]] = ()) -> Decision:
     return Decision("n1", why, tuple(Verdict(*each) for each in verdicts))
+
+
+def frame_of(about: Snapshot, now: float = 50.0) -> Frame:
+    """Of what was decided about it."""
+    made = Frames(SystemClock(), times=TIMES, chain=CHAIN).of(about, decided(about, now), now)
+    assert made is not None
+    return made

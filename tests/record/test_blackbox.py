@@ -24,7 +24,7 @@ from backstay.seam.tasks import Tasks
 from backstay.sim.api.server import ApiServer
 from backstay.sim.clock import LoopClock
 from backstay.sim.network import Network
-from tests.record.samples import TIMES, decided, snapshot, workload
+from tests.record.samples import frame_of, snapshot, workload
 from tests.support.virtual import virtual_time
 
 URL = "http://api:80"
@@ -71,7 +71,7 @@ async def desk() -> Desk:
 
 
 def note(box: BlackBox, about: Snapshot, now: float = 50.0) -> None:
-    box.note(about, decided(about, now), now, times=TIMES, chain=CHAIN)
+    box.note(frame_of(about, now))
 
 
 def number(count: int) -> Snapshot:
@@ -139,17 +139,6 @@ async def test_the_end_is_written_at_once_and_the_node_forgotten() -> None:
         note(box, number(3))
         await asyncio.sleep(60.0)
     assert names(await at.recording()) == ["vm-1", "vm-2"]
-
-
-@virtual_time
-async def test_the_same_decision_again_is_no_news() -> None:
-    at = await desk()
-    async with at.leader() as box:
-        box.opened("n1", INCIDENT)
-        for _ in range(100):
-            note(box, number(1))
-            await asyncio.sleep(1.0)
-    assert at.writes() == ["POST"]
 
 
 @virtual_time

@@ -9,9 +9,7 @@ import msgspec
 import pytest
 
 from backstay.decide.failover import CHAIN, Snapshot, is_it_proven
-from backstay.model.node import Life
 from backstay.model.policy import Mode
-from backstay.model.reasons import Reason
 from backstay.record.frames import Frame
 from backstay.record.recorder import FlightRecorder, Limits
 from backstay.record.replay import NotARecording, Recording, read_recording, replay
@@ -20,7 +18,7 @@ from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.sim.clock import LoopClock
 from backstay.sim.files import MemoryFiles
-from tests.record.samples import TIMES, decided, life, snapshot, workload
+from tests.record.samples import frame_of, snapshot, workload
 from tests.support.virtual import virtual_time
 
 DIRECTORY = "/var/lib/backstay"
@@ -38,7 +36,7 @@ def a_recorder(files: Files, limits: Limits | None = None) -> FlightRecorder:
 
 
 def note(recorder: FlightRecorder, about: Snapshot, now: float = 50.0) -> None:
-    recorder.note(about, decided(about, now), now, times=TIMES, chain=CHAIN)
+    recorder.note(frame_of(about, now))
 
 
 @asynccontextmanager
@@ -60,47 +58,6 @@ async def recorded(files: Files) -> list[Frame]:
 def number(count: int) -> Snapshot:
     """One that differs from any other."""
     return snapshot(workload(f"vm-{count}"))
-
-
-# What is kept
-
-
-@virtual_time
-async def test_a_frame_is_kept_when_the_decision_changes_and_only_then() -> None:
-    files = MemoryFiles()
-    async with running(a_recorder(files)) as recorder:
-        for confirmed in (False, False, True, True, False):
-            note(recorder, snapshot(workload("db"), confirmed=confirmed))
-        assert await recorder.flush(1.0)
-    codes = [frame.outcome.verdicts[0].why.code for frame in await recorded(files)]
-    assert codes == ["ProofMissing", "MayBeReleased", "ProofMissing"]
-    assert (recorder.kept, recorder.lost) == (3, 0)
-
-
-@virtual_time
-async def test_that_the_view_has_grown_older_is_not_another_decision() -> None:
-    files = MemoryFiles()
-    async with running(a_recorder(files)) as recorder:
-        for age in (11.0, 12.0, 13.0):
-            note(recorder, snapshot(workload("db"), view_age=age))
-        assert await recorder.flush(1.0)
-    assert recorder.kept == 1
-
-
-@virtual_time
-async def test_healthy_nodes_are_no_news_when_a_controller_starts() -> None:
-    files = MemoryFiles()
-    healthy = life(Life.HEALTHY, Reason.NodeHealthy.because(node="n1"))
-    async with running(a_recorder(files)) as recorder:
-        note(recorder, snapshot(of=healthy))
-        assert await recorder.flush(1.0)
-        assert recorder.kept == 0
-        note(recorder, snapshot())
-        note(recorder, snapshot(of=healthy))
-        assert await recorder.flush(1.0)
-    assert [frame.outcome.why.code for frame in await recorded(files)] == [
-        "NodeLost", "NodeHealthy",
-    ]  # fmt: skip
 
 
 # What it does to the disk

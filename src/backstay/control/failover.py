@@ -59,6 +59,7 @@ _PARALLEL = 8
 
 _ARRIVED = (Progress.RECOVERED, Progress.STAYS_DOWN)
 
+_AT_ONCE = 0.0
 _SOON = 0.5
 """Seconds until the next look where something is about to happen."""
 
@@ -151,6 +152,7 @@ class FailoverLoop:
         self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
         self._laps.clear()
         self._quiet_since.clear()
+        self._teller.begin()
         for name, incident in self.incidents.items():
             why = Why(incident.row.status.code, incident.row.status.sentence)
             self._teller.opened(incident.row.key, why, node=name, anew=False)
@@ -307,7 +309,8 @@ class FailoverLoop:
             self._quiet_since.setdefault(decision.node, asyncio.get_running_loop().time())
         if outcome.released or outcome.why is not None:
             self._waiting_since.pop(decision.node, None)
-            return Again(_SOON)
+            # What was released has left volumes behind, for which somebody waits.
+            return Again(_AT_ONCE if outcome.released else _SOON)
         if awaited:
             return Again(self._patience(decision.node))
         self._waiting_since.pop(decision.node, None)

@@ -6,19 +6,19 @@ thousand.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from backstay.decide.failover import Action, Check, Decision, Snapshot
+from backstay.decide.failover import Action, Decision, Snapshot
 from backstay.kube.events import ObjectRef
 from backstay.model.node import NodeFacts
-from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.storage import Attachment
 from backstay.model.workload import PodRef, Workload
 from backstay.record import logs
 from backstay.record.blackbox import BlackBox
 from backstay.record.events import Herald
+from backstay.record.frames import Frames
 from backstay.record.metrics import Metrics, Stage
 from backstay.record.notify import Notifier, Turn
 from backstay.record.piraeus import PiraeusHerald
@@ -41,8 +41,7 @@ class Teller:
         box: BlackBox,
         notifier: Notifier | None = None,
         piraeus: PiraeusHerald | None = None,
-        times: Times,
-        chain: Sequence[Check],
+        frames: Frames,
     ) -> None:
         self._herald = herald
         self._metrics = metrics
@@ -50,17 +49,22 @@ class Teller:
         self._box = box
         self._notifier = notifier
         self._piraeus = piraeus
-        self._times = times
-        self._chain = chain
+        self._frames = frames
         self._said: dict[str, dict[str, Why]] = {}
         self._incidents: dict[str, str] = {}
         self._untold: dict[str, dict[str, Why]] = {}
 
+    def begin(self) -> None:
+        """Of a term: whoever leads tells what it decides, whatever was decided before it."""
+        self._frames.forget_all()
+
     def decided(self, snapshot: Snapshot, decision: Decision, now: float) -> None:
         """What is new about it."""
-        for kept in (self._recorder, self._box):
-            if kept is not None:
-                kept.note(snapshot, decision, now, times=self._times, chain=self._chain)
+        frame = self._frames.of(snapshot, decision, now)
+        if frame is not None:
+            self._box.note(frame)
+            if self._recorder is not None:
+                self._recorder.note(frame)
         self._herald.decided(snapshot.facts, decision)
         with self._about(decision.node):
             if self._is_news(decision.node, "", decision.why):
@@ -90,6 +94,7 @@ class Teller:
         self._notify(Turn.CLOSED, why, node=node)
         self._incidents.pop(node, None)
         self._untold.pop(node, None)
+        self._frames.forget(node)
         self._box.closed(node)
 
     def say(self, why: Why, *, node: NodeFacts, workload: Workload | None = None) -> None:
@@ -129,6 +134,7 @@ class Teller:
         self._said.pop(node, None)
         self._untold.pop(node, None)
         self._herald.forget(node)
+        self._frames.forget(node)
         self._box.forget(node)
 
     def _is_news(self, node: str, key: str, why: Why) -> bool:

@@ -26,15 +26,13 @@ from contextlib import suppress
 
 import msgspec
 
-from backstay.decide.failover import Check, Decision, Snapshot
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import Term
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.resource import CONFIG_MAPS
 from backstay.model.labels import COMPONENT, FRAMES, INCIDENT, MANAGER
-from backstay.model.policy import Times
-from backstay.record.frames import FORMAT, VERSION, Frame, Header, News, frame_of
+from backstay.record.frames import FORMAT, VERSION, Frame, Header
 from backstay.record.replay import NotARecording, Recording, read_recording
 from backstay.record.telling import time_text
 from backstay.seam.clock import WallClock
@@ -129,30 +127,17 @@ class BlackBox:
         self._namespace = namespace
         self._program = program
         self._wall = wall
-        self._news = News()
         self._boxes: dict[str, _Box] = {}
         self._changed = asyncio.Event()
         self._said = ""
 
-    def note(
-        self,
-        snapshot: Snapshot,
-        decision: Decision,
-        now: float,
-        *,
-        times: Times,
-        chain: Sequence[Check],
-    ) -> None:
-        """A decision was made; it is kept if it is another than the last one of its node."""
-        at = time_text(self._wall.now())
-        frame = frame_of(snapshot, decision, now, at=at, times=times, chain=chain)
-        if not self._news.has(frame):
-            return
+    def note(self, frame: Frame) -> None:
+        """A decision was made that is to be kept, once its node has an incident."""
         packed = pack(frame)
         if len(packed) > MOST_BYTES:
             self.lost += 1
             return
-        self._boxes.setdefault(decision.node, _Box()).add(packed)
+        self._boxes.setdefault(frame.node, _Box()).add(packed)
         self._changed.set()
 
     def opened(self, node: str, incident: str) -> None:
@@ -165,7 +150,6 @@ class BlackBox:
 
     def closed(self, node: str) -> None:
         """What is left is written, and the node forgotten."""
-        self._news.forget(node)
         box = self._boxes.get(node)
         if box is not None:
             box.closing, box.due_at = True, 0.0
@@ -173,7 +157,6 @@ class BlackBox:
 
     def forget(self, node: str) -> None:
         """There is nothing wrong with the node. What an incident waits for is still written."""
-        self._news.forget(node)
         box = self._boxes.get(node)
         if box is not None and not box.incident:
             del self._boxes[node]
@@ -181,7 +164,6 @@ class BlackBox:
     async def run(self, term: Term) -> None:
         """Write until the term is over."""
         self._boxes.clear()
-        self._news = News()
         while not term.over:
             self._changed.clear()
             wait = await self._write_what_is_due(term)

@@ -1,7 +1,7 @@
 """Frames: one decision and all that it rested on, as it is kept.
 
-A frame is made whenever the decision about a node changes: the snapshot, the decision, the names
-of the checks that were asked and the times that held. ``recorder`` keeps them on disk and
+A frame is made whenever the decision about a node changes (``Frames``): the snapshot, the decision,
+the names of the checks that were asked and the times that held. ``recorder`` keeps them on disk and
 ``blackbox`` in the cluster; ``replay`` decides them once more.
 """
 
@@ -15,7 +15,8 @@ from backstay.decide.failover import Action, Check, Decision, Snapshot
 from backstay.model.evidence import Evidence
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
-from backstay.record.telling import same_why
+from backstay.record.telling import same_why, time_text
+from backstay.seam.clock import WallClock
 
 FORMAT: Final = "backstay-flight"
 VERSION = 1
@@ -75,28 +76,6 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self.snapshot, view_age=math.inf)
 
 
-def frame_of(
-    snapshot: Snapshot,
-    decision: Decision,
-    now: float,
-    *,
-    at: str,
-    times: Times,
-    chain: Sequence[Check],
-) -> Frame:
-    blind = math.isinf(snapshot.view_age)
-    return Frame(
-        at=at,
-        now=now,
-        node=decision.node,
-        snapshot=msgspec.structs.replace(snapshot, view_age=0.0) if blind else snapshot,
-        outcome=outcome_of(decision),
-        chain=chain_names(chain),
-        times=times,
-        blind=blind,
-    )
-
-
 def outcome_of(decision: Decision) -> Outcome:
     verdicts = tuple(Judged(v.workload.key, v.action, v.why) for v in decision.verdicts)
     return Outcome(decision.why, verdicts, decision.evidence)
@@ -106,23 +85,47 @@ def chain_names(chain: Sequence[Check]) -> tuple[str, ...]:
     return tuple(str(getattr(check, "__name__", check)) for check in chain)
 
 
-class News:
-    """Which decisions are other ones than the last of the same node."""
+class Frames:
+    """Makes a frame of every decision that is another one than the last of the same node."""
 
-    def __init__(self) -> None:
+    def __init__(self, wall: WallClock, *, times: Times, chain: Sequence[Check]) -> None:
+        self._wall = wall
+        self._times = times
+        self._chain = chain
         self._last: dict[str, Outcome] = {}
 
-    def has(self, frame: Frame) -> bool:
-        before = self._last.get(frame.node)
-        self._last[frame.node] = frame.outcome
-        if before is None:
-            # As every node begins: thousands of them are no news when a controller starts.
-            return frame.outcome.why.code != Reason.NodeHealthy.name
-        return not before.says_the_same(frame.outcome)
+    def of(self, snapshot: Snapshot, decision: Decision, now: float) -> Frame | None:
+        """None if it is no news."""
+        outcome = outcome_of(decision)
+        before = self._last.get(decision.node)
+        self._last[decision.node] = outcome
+        if not _is_news(outcome, before):
+            return None
+        blind = math.isinf(snapshot.view_age)
+        return Frame(
+            at=time_text(self._wall.now()),
+            now=now,
+            node=decision.node,
+            snapshot=msgspec.structs.replace(snapshot, view_age=0.0) if blind else snapshot,
+            outcome=outcome,
+            chain=chain_names(self._chain),
+            times=self._times,
+            blind=blind,
+        )
 
     def forget(self, node: str) -> None:
         """What is decided of this node next has nothing to do with what was decided before."""
         self._last.pop(node, None)
+
+    def forget_all(self) -> None:
+        self._last.clear()
+
+
+def _is_news(outcome: Outcome, before: Outcome | None) -> bool:
+    if before is None:
+        # As every node begins: thousands of them are no news when a controller starts.
+        return outcome.why.code != Reason.NodeHealthy.name
+    return not before.says_the_same(outcome)
 
 
 def _subjects(outcome: Outcome) -> dict[str, tuple[object, Why]]:

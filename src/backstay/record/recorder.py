@@ -19,9 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from backstay.decide.failover import Check, Decision, Snapshot
-from backstay.model.policy import Times
-from backstay.record.frames import FORMAT, VERSION, Frame, Header, News, frame_of
+from backstay.record.frames import FORMAT, VERSION, Frame, Header
 from backstay.record.telling import time_text
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.files import Files
@@ -63,7 +61,6 @@ class FlightRecorder:
         self._wall = wall
         self._rng = rng
         self._limits = limits or Limits()
-        self._news = News()
         self._waiting: deque[Frame] = deque()
         self._came = asyncio.Event()
         self._idle = asyncio.Event()
@@ -71,30 +68,14 @@ class FlightRecorder:
         self._path = ""
         self._size = 0
 
-    def note(
-        self,
-        snapshot: Snapshot,
-        decision: Decision,
-        now: float,
-        *,
-        times: Times,
-        chain: Sequence[Check],
-    ) -> None:
-        """A decision was made. It is recorded if it is another than the last one of its node."""
-        at = time_text(self._wall.now())
-        frame = frame_of(snapshot, decision, now, at=at, times=times, chain=chain)
-        if not self._news.has(frame):
-            return
+    def note(self, frame: Frame) -> None:
+        """A decision was made that is to be kept."""
         if len(self._waiting) >= _MOST_WAITING:
             self._lose(1, f"it is behind by {_MOST_WAITING} frames")
             return
         self._waiting.append(frame)
         self._idle.clear()
         self._came.set()
-
-    def forget(self, node: str) -> None:
-        """The node is gone for good."""
-        self._news.forget(node)
 
     async def run(self) -> None:
         """Write what is noted, until cancelled."""
