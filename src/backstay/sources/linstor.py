@@ -41,6 +41,8 @@ from backstay.sources.nodes import NodeSource
 _AT_ONCE = 16
 """How many questions are under way at a time."""
 
+_MOMENT = 0.01
+
 
 class LinstorTerms(msgspec.Struct, frozen=True, kw_only=True):
     """``driver`` is the CSI driver whose volumes are LINSTOR's; empty for any. The graces are for
@@ -314,8 +316,9 @@ class LinstorSource:
         self._tracks[key] = msgspec.structs.replace(sight, since=since, grace=grace)
         if since == now:
             self._tell(sight.node)
-            # Whoever waits for the grace to end need not find that out by looking.
-            asyncio.get_running_loop().call_at(now + grace, self._tell, sight.node)
+            # Whoever waits for the grace to end need not find that out by looking. A moment later,
+            # because the sum of two times may be a little less than either would have it.
+            asyncio.get_running_loop().call_at(now + grace + _MOMENT, self._tell, sight.node)
 
     def _lasting(
         self, sight: ResourceSight, before: ResourceSight | None, now: float
