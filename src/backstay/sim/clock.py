@@ -26,7 +26,7 @@ class Oscillator:
         """When it shows ``reading``; never a moment at which it does not show it yet, because
         whoever wakes up to see that it is still too early would try for ever."""
         moment = self._since + (reading - self._read_then) / self._rate
-        while self.read(moment) < reading:
+        while self._read_then + (moment - self._since) * self._rate < reading:
             moment += max(math.ulp(moment), math.ulp(reading) / self._rate)
         return moment
 

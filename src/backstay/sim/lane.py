@@ -22,6 +22,7 @@ from types import AsyncGeneratorType
 from typing import Any
 
 from backstay.sim.clock import Oscillator
+from backstay.sim.handle import Handle
 
 LANE: ContextVar["Lane"] = ContextVar("lane")
 
@@ -37,8 +38,8 @@ class Lane:
     def __init__(self, name: str, clock: Oscillator | None = None) -> None:
         self.name = name
         self.clock = clock
-        self.ready: deque[asyncio.Handle] = deque()
-        self.overdue: list[asyncio.Handle] = []
+        self.ready: deque[Handle] = deque()
+        self.overdue: list[Handle] = []
         self.lined_up = False
         self.paused = False
         self.ended = False

@@ -33,6 +33,7 @@ from weakref import WeakKeyDictionary
 from backstay.seam.clock import Rng
 from backstay.sim.chance import Chance
 from backstay.sim.clock import Oscillator
+from backstay.sim.handle import Handle, Timer
 from backstay.sim.lane import LANE, Lane
 
 T = TypeVar("T")
@@ -51,8 +52,11 @@ _COLLECT_OLD_EVERY = 16
 
 _PATIENCE = 1_000_000
 
+# What ``asyncio.sleep`` sets its timer for.
+_WAKES_A_SLEEPER: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
 
-_Entry: TypeAlias = tuple[float, int, "_Timer", Lane]
+
+_Entry: TypeAlias = tuple[float, int, Timer, Lane]
 """A timer in the heap: its moment, and its number among those of the same moment."""
 
 
@@ -96,61 +100,6 @@ class _NumberedTask(asyncio.Task[T]):
 
     def __hash__(self) -> int:
         return self.number
-
-
-class _Handle(asyncio.Handle):
-    """asyncio's own asks at each turn whether to remember by whom it was made; there are dozens
-    for every request of a simulation."""
-
-    __slots__ = ()
-    _callback: Callable[..., object] | None
-    _context: Context
-    _loop: "VirtualLoop"
-    _repr: str | None
-    _source_traceback: None
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: "VirtualLoop",
-        context: Context,
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = context
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-
-    def cancel(self) -> None:
-        self._cancelled = True
-        self._callback = None
-        self._args = ()
-
-
-class _Timer(_Handle, asyncio.TimerHandle):
-    """The same, for later."""
-
-    __slots__ = ()
-    _when: float
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: "VirtualLoop",
-        context: Context,
-    ) -> None:
-        _Handle.__init__(self, callback, args, loop, context)
-        self._when = when
-
-    def cancel(self) -> None:
-        if not self._cancelled:
-            _Handle.cancel(self)
-            self._loop._timer_handle_cancelled(self)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -227,16 +176,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         lane: Lane,
     ) -> asyncio.TimerHandle:
         # The heap of the base class leaves timers of the same moment in no particular order.
-        timer = _Timer(when, callback, args, self, context)
+        timer = Timer(when, callback, args, context, self._timer_cancelled)
         moment = when if lane.clock is None else lane.clock.moment(when)
         heapq.heappush(self._timers, (moment, next(self._numbers), timer, lane))
         return timer
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+    def _timer_cancelled(self) -> None:
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
         self._cancelled_timers += 1
         if self._cancelled_timers >= max(_SWEEP_FROM, len(self._timers) // 2):
-            self._set_timers([entry for entry in self._timers if not entry[2]._cancelled])
+            live = [entry for entry in self._timers if entry[2]._callback is not None]
+            self._set_timers(live)
 
     def _set_timers(self, timers: list[_Entry]) -> None:
         self._timers[:] = timers
@@ -321,7 +271,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         if context is None:
             context = copy_context()
-        handle = _Handle(callback, args, self, context)
+        handle = Handle(callback, args, context)
         lane = context.get(LANE, self._outside)
         lane.ready.append(handle)
         if not lane.lined_up:
@@ -357,51 +307,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if automatic:
                 gc.enable()
 
-    def _run_once(self) -> None:
-        """Turn after turn, until it is told to stop."""
+    def _run_once(self) -> None:  # noqa: C901 - each callback would pay for each part of it
+        """One callback after the other, until it is told to stop."""
+        lined_up, timers = self._lined_up, self._timers
         while True:
-            self._let_due_timers_line_up()
-            self._run_what_is_ready()
-            if self._abandoned:
-                raise Unfinished(
-                    f"{self._abandoned[0]} was begun, not finished, and left to the garbage "
-                    "collector, which comes at no particular moment: close it, with "
-                    "contextlib.aclosing"
-                )
-            if self._stopping:
-                return
-
-    def _let_due_timers_line_up(self) -> None:
-        timers = self._timers
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
-            self._cancelled_timers -= 1
-        if not self._lined_up and not self._stopping:
-            if not timers:
-                raise Deadlock(self._who_waits())
-            if timers[0][0] > self._now:
-                self._now = timers[0][0]
-                self._at_this_moment = 0
-        now = self._now
-        while timers and timers[0][0] <= now:
-            _, _, timer, lane = heapq.heappop(timers)
-            if lane.paused:
-                lane.overdue.append(timer)
-            else:
-                lane.ready.append(timer)
-                if not lane.lined_up:
-                    self._line_up(lane)
-
-    def _run_what_is_ready(self) -> None:
-        # As many callbacks as are ready now: what they add belongs to the next turn, in which
-        # timers that have become due are looked at first.
-        lined_up = self._lined_up
-        count = 0
-        for lane in lined_up:
-            count += len(lane.ready)
-        for _ in range(count):
+            if timers and timers[0][0] <= self._now:
+                self._let_due_timers_line_up()
             if not lined_up:
-                break
+                if not self._stopping:
+                    self._go_on_to_the_next_timer()
+                    continue
+                return
             place = int(self._draw() * len(lined_up)) if len(lined_up) > 1 else 0
             lane = lined_up[place]
             ready = lane.ready
@@ -411,16 +327,58 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 last = lined_up.pop()
                 if last is not lane:
                     lined_up[place] = last
-            if not handle._cancelled:
-                handle._run()
-        self._at_this_moment += count
-        if self._at_this_moment > self.patience:
-            raise Livelock(self._who_runs())
-        self._until_collection -= count
-        if self._until_collection < 0:
-            self._until_collection = _COLLECT_EVERY
-            self._collections += 1
-            gc.collect(1 if self._collections % _COLLECT_OLD_EVERY else 2)
+            if (callback := handle._callback) is not None:
+                try:
+                    handle._context.run(callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio does
+                    self._failed(handle, error)
+            self._at_this_moment += 1
+            self._until_collection -= 1
+            if self._until_collection < 0:
+                self._collect_garbage()
+            if self._at_this_moment > self.patience:
+                raise Livelock(self._who_runs())
+            if self._abandoned:
+                raise Unfinished(_left_behind(self._abandoned[0]))
+            if self._stopping:
+                return
+
+    def _go_on_to_the_next_timer(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2]._callback is None:
+            heapq.heappop(timers)
+            self._cancelled_timers -= 1
+        if not timers:
+            raise Deadlock(self._who_waits())
+        self._now = max(self._now, timers[0][0])
+        self._at_this_moment = 0
+
+    def _collect_garbage(self) -> None:
+        self._until_collection = _COLLECT_EVERY
+        self._collections += 1
+        gc.collect(1 if self._collections % _COLLECT_OLD_EVERY else 2)
+
+    def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        message = f"Exception in callback {handle!r}"
+        self.call_exception_handler({"message": message, "exception": error, "handle": handle})
+
+    def _let_due_timers_line_up(self) -> None:
+        timers, now = self._timers, self._now
+        while timers and timers[0][0] <= now:
+            _, _, timer, lane = heapq.heappop(timers)
+            if timer._callback is None:
+                self._cancelled_timers -= 1
+            elif lane.paused:
+                lane.overdue.append(timer)
+            elif timer._callback is _WAKES_A_SLEEPER:
+                # It only lets another callback line up, and takes the place of that.
+                _WAKES_A_SLEEPER(*timer._args)
+            else:
+                lane.ready.append(timer)
+                if not lane.lined_up:
+                    self._line_up(lane)
 
     # The end
 
@@ -491,6 +449,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             for each in owners
         )
         return f"at {self._now:g} s time cannot go on, because these never stop: {running}"
+
+
+def _left_behind(generator: str) -> str:
+    return (
+        f"{generator} was begun, not finished, and left to the garbage collector, which comes at "
+        "no particular moment: close it, with contextlib.aclosing"
+    )
 
 
 def _where(task: asyncio.Task[Any]) -> str:
