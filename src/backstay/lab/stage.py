@@ -147,7 +147,11 @@ class Stage:
         everything: tuple[Workload, ...] = (
             *workloads.vms, *workloads.stateful_sets, *workloads.deployments,
         )  # fmt: skip
-        nodes = {name: each.node for each in everything for name in _names(each)}
+        nodes = {
+            name: each.node or self._in_turn(each, number)
+            for each in everything
+            for number, name in enumerate(_names(each))
+        }
         # What has a node of its own is put there, and may go anywhere later.
         self.cluster.embedded.prefers = lambda pod: nodes.get(self.workload(pod), "")
         # The order counts for who gets which node, and for who gets an address before another.
@@ -161,6 +165,11 @@ class Stage:
                 await self._create(each)
                 await self._running(_names(each))
         self.cluster.embedded.prefers = anywhere
+
+    def _in_turn(self, wanted: Workload, number: int) -> str:
+        """Replicas that come together would share the nodes as chance has it."""
+        nodes = self.scenario.nodes
+        return nodes[number % len(nodes)] if isinstance(wanted, StatefulSet) else ""
 
     async def _create(self, wanted: Workload) -> None:
         match wanted:

@@ -45,11 +45,10 @@ from backstay.seam.errors import (
     TooLate,
 )
 from backstay.seam.serve import Answer, Handler, Inbound, Listener, Serve, ServerTls
-from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request, Response, Stream, Transport
 from backstay.sim.fate import ALL_WELL, FATE, LEFT, Attempt, Fate, Fates
 from backstay.sim.lane import Lane, current_lane
-from backstay.sim.wire import Exchange, Link, Sent, Wires, name_of, true_time
+from backstay.sim.wire import Exchange, Head, Link, Sent, Wires, name_of, true_time
 
 __all__ = ["Contact", "Link", "Network", "Sent"]
 
@@ -69,9 +68,8 @@ class _Listener:
         self._url = url
         self._handler = handler
         self._max_body = max_body
-        self._tasks = Tasks(f"serve {url}", logger=_logger)
         self._context = contextvars.copy_context()
-        self._under_way: dict[Exchange, None] = {}
+        self._under_way: dict[Exchange, asyncio.Task[None] | None] = {}
         self._quiet = asyncio.Event()
 
     @property
@@ -87,8 +85,9 @@ class _Listener:
         if exchange.up.has_something:
             exchange.up.on_news = None
             # Only now, because a task for each request that is on its way would wait for nothing.
-            serving = self._serve(link, exchange)
-            self._context.copy().run(self._tasks.spawn, serving, name="exchange")
+            self._under_way[exchange] = asyncio.get_running_loop().create_task(
+                self._serve(link, exchange), name=self._url, context=self._context.copy()
+            )
 
     async def close(self) -> None:
         if self._network.listeners.get(self._url) is self:
@@ -102,14 +101,18 @@ class _Listener:
             pass
         for exchange in list(self._network.link(self._url).exchanges):
             exchange.abort()
-        async with self._tasks:
-            pass
+        left = [task for task in self._under_way.values() if task is not None]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
 
     async def _serve(self, link: Link, exchange: Exchange) -> None:
         try:
             inbound = exchange.up.take()
             assert isinstance(inbound, Inbound)
-            FATE.set(exchange.fate)
+            if exchange.fate is not ALL_WELL:
+                FATE.set(exchange.fate)
             LEFT.set(exchange.began)
             answer = await self._answer(inbound)
             try:
@@ -124,6 +127,8 @@ class _Listener:
                     await answer.body.aclose()
         except ConnectionLost:
             return
+        except Exception:
+            _logger.exception("answering at %s failed", self._url)
         finally:
             del self._under_way[exchange]
             self._quiet.set()
@@ -138,12 +143,15 @@ class _Listener:
             return Answer(status=500)
 
     async def _reply(self, exchange: Exchange, inbound: Inbound, answer: Answer) -> None:
-        head = Answer(status=answer.status, headers=answer.headers)
+        headers = _lower(answer.headers)
         body = b"" if inbound.method == "HEAD" else answer.body
         if isinstance(body, bytes):
-            await exchange.down.send(head, body, None)
+            if exchange.fate.drip is None:
+                await exchange.down.send(Response(answer.status, headers, body))
+            else:
+                await exchange.down.send(Head(answer.status, headers), body, None)
             return
-        await exchange.down.send(head)
+        await exchange.down.send(Head(answer.status, headers))
         try:
             await exchange.send_body(body)
         except Exception:
@@ -158,13 +166,16 @@ class _Stream:
     """An answer that is read as it arrives."""
 
     def __init__(
-        self, network: "Network", exchange: Exchange, head: Answer, request: Request
+        self, network: "Network", exchange: Exchange, head: Head | Response, request: Request
     ) -> None:
         self._network = network
         self._exchange = exchange
         self._head = head
         self._request = request
-        self._ended = False
+        self._ended = isinstance(head, Response)
+        self._unread = head.body if isinstance(head, Response) else b""
+        if self._ended:
+            network.had_answer(exchange)
 
     @property
     def status(self) -> int:
@@ -172,7 +183,7 @@ class _Stream:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return _lower(self._head.headers)
+        return self._head.headers
 
     async def read(self, timeout: float) -> bytes:
         deadline = asyncio.get_running_loop().time() + timeout
@@ -192,8 +203,9 @@ class _Stream:
                 return piece
             if piece is None:
                 self._ended = True
-                self._network.had_answer(self._exchange, self._request)
-        return b""
+                self._network.had_answer(self._exchange)
+        unread, self._unread = self._unread, b""
+        return unread
 
 
 class _Transport:
@@ -209,18 +221,20 @@ class _Transport:
         # A bare timer, because most of what waits in a simulation are requests.
         timer = loop.call_at(deadline, exchange.expire)
         try:
-            head = await self._ask(request, exchange)
-            body = await _whole_body(request, exchange)
-            self._network.had_answer(exchange, request)
+            answer = await self._ask(request, exchange)
+            if isinstance(answer, Head):
+                answer = await _whole(answer, exchange, request)
+            _check_size(len(answer.body), request)
+            self._network.had_answer(exchange)
         except TimeoutError:
             raise _unanswered(request) from None
         finally:
             timer.cancel()
             exchange.leave()
-        headers = _lower(head.headers)
-        if headers.get("content-encoding") == "gzip":
-            body = _inflated(body, request)
-        return Response(head.status, headers, body)
+        if answer.headers.get("content-encoding") == "gzip":
+            body = _inflated(answer.body, request)
+            answer = Response(answer.status, answer.headers, body)
+        return answer
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -263,15 +277,17 @@ class _Transport:
             link.sent.append(Sent(now, request))
         return exchange
 
-    async def _ask(self, request: Request, exchange: Exchange) -> Answer:
-        """The head of the answer."""
+    async def _ask(self, request: Request, exchange: Exchange) -> Head | Response:
+        """The answer, or its head if the rest is still to come."""
         if exchange.fate.lose_request is None:
-            await exchange.up.send(_inbound(request, name_of(exchange.caller)))
+            inbound = _inbound(request, exchange.up.source)
+            exchange.is_reusable = inbound.headers.get("connection") != "close"
+            await exchange.up.send(inbound)
         elif exchange.fate.lose_request == "reset":
             exchange.cut()
-        head = await exchange.down.receive()
-        assert isinstance(head, Answer)
-        return head
+        answer = await exchange.down.receive()
+        assert isinstance(answer, Head | Response)
+        return answer
 
 
 class _Serve:
@@ -324,6 +340,10 @@ class Contact:
         self.met_at, self.in_vain_since = now, None
 
 
+def _nothing_happens(_: Attempt) -> Fate:
+    return ALL_WELL
+
+
 class Network:
     """All addresses of one world. ``grace``: how long a closing listener waits for answers."""
 
@@ -332,7 +352,7 @@ class Network:
         *,
         grace: float = 2.0,
         latency: Callable[[], float] = lambda: 0.0,
-        fate: Fates = lambda _: ALL_WELL,
+        fate: Fates = _nothing_happens,
         keeps_record: bool = True,
     ) -> None:
         self.grace = grace
@@ -365,15 +385,17 @@ class Network:
 
     def draw_fate(self, link: Link, request: Request) -> Fate:
         self._attempts += 1
+        if self.fate is _nothing_happens:
+            return ALL_WELL
         caller = name_of(current_lane())
         return self.fate(Attempt(self._attempts, caller, link.address, request))
 
     # Connections
 
-    def had_answer(self, exchange: Exchange, request: Request) -> None:
+    def had_answer(self, exchange: Exchange) -> None:
         """The answer was read to its end, and its connection can be used again, if it may."""
         exchange.finish()
-        if _lower(request.headers).get("connection") != "close":
+        if exchange.is_reusable:
             self.idle[exchange.caller, exchange.address] += 1
 
     def take_idle(self, address: str) -> bool:
@@ -450,19 +472,20 @@ class Network:
                 del self.idle[caller, address]
 
 
-async def _whole_body(request: Request, exchange: Exchange) -> bytes:
-    down, chunks, size = exchange.down, list[bytes](), 0
-    while True:
-        # It has arrived together with its head, as a rule.
-        piece = down.take() if down.has_something else await down.receive()
-        if piece is None:
-            return b"".join(chunks)
+async def _whole(head: Head, exchange: Exchange, request: Request) -> Response:
+    chunks, size = list[bytes](), 0
+    while (piece := await exchange.down.receive()) is not None:
         assert isinstance(piece, bytes)
         chunks.append(piece)
         size += len(piece)
-        if size > request.max_body:
-            limit = f"{request.max_body} bytes"
-            raise BadAnswer(f"the answer to {_named(request)} has more than {limit}")
+        _check_size(size, request)
+    return Response(head.status, head.headers, b"".join(chunks))
+
+
+def _check_size(size: int, request: Request) -> None:
+    if size > request.max_body:
+        limit = f"{request.max_body} bytes"
+        raise BadAnswer(f"the answer to {_named(request)} has more than {limit}")
 
 
 def _inflated(body: bytes, request: Request) -> bytes:

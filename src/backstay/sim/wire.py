@@ -14,7 +14,7 @@ the ``Fate`` of a single request.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextvars import Context
 
 import msgspec
@@ -298,10 +298,18 @@ class Pipe:
         await news
 
 
+class Head(msgspec.Struct, frozen=True):
+    """The beginning of an answer whose body follows."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
 class Exchange:
     """One request and its answer: a pipe each way.
 
-    The answer comes down as its head (an ``Answer`` without body), then its bytes, then ``None``.
+    The answer comes down as a ``Response``; or in pieces, as a ``Head``, then bytes, then ``None``.
+    ``is_reusable`` says whether its connection may serve another request.
     """
 
     def __init__(
@@ -315,6 +323,7 @@ class Exchange:
         self.server = server
         self.caller_is_gone = False
         self.over_time = False
+        self.is_reusable = True
         self._link = link
         here, there = name_of(caller), name_of(server)
         self.up = Pipe(self, here, there, on_end=self._caller_left)
