@@ -180,8 +180,8 @@ class FailoverLoop:
             return await self._forget(name, term)
         if snapshot.life.state is Life.HEALTHY:
             return await self._welcome(name, snapshot, term)
-        await self._read_workloads(snapshot)
-        snapshot = self._observer.look(name) or snapshot
+        if await self._read_workloads(snapshot):
+            snapshot = self._observer.look(name) or snapshot
         decision = self._decide(snapshot)
         self._tell(snapshot, decision)
         match snapshot.life.state:
@@ -192,17 +192,19 @@ class FailoverLoop:
             case Life.LOST | Life.PROVEN | Life.RECOVERED:
                 return await self._fail_over(snapshot, decision, term)
 
-    async def _read_workloads(self, snapshot: Snapshot) -> None:
-        """What runs on the node. Where nothing was left to do it is read less and less often: it
-        hardly changes any more, and whatever is done rests on a look of its own."""
+    async def _read_workloads(self, snapshot: Snapshot) -> bool:
+        """What runs on the node, and whether it was read now. Where nothing was left to do it is
+        read less and less often: it hardly changes any more, and whatever is done rests on a look
+        of its own."""
         name, now = snapshot.facts.name, asyncio.get_running_loop().time()
         patience = min((now - snapshot.life.since) / 4, _SELDOM)
         watched, quiet = self._observer.watched.get(name), self._quiet_since.get(name)
         is_known = watched is not None and watched.workloads is not None
         if is_known and quiet is not None and now - quiet < patience:
-            return
+            return False
         self._quiet_since.pop(name, None)
         await self._observer.read_workloads(name)
+        return True
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         now = asyncio.get_running_loop().time()

@@ -280,7 +280,7 @@ def _event_name(about: str, number: int) -> str:
 
 
 def _timestamp(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 # Sending it

@@ -469,7 +469,7 @@ class Leadership:
         """The time of day, for people, but never the same twice: a renewal that changes nothing
         is none for those who watch, and a clock can stand still or be set back."""
         self._last_stamp = max(self._wall.now(), self._last_stamp + timedelta(microseconds=1))
-        return self._last_stamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return self._last_stamp.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
     async def _change(self, *, until: float) -> None:
         """Waits until something about the lease is seen, or until then."""

@@ -145,8 +145,10 @@ class Scribe:
         known = (before.get("status") or {}).get("timeline") or []
         told = (commit.after.object.get("status") or {}).get("timeline") or []
         who = "somebody" if happening.by is None else happening.by.user
+        # By their text, because an incident that goes on for long tells much.
+        before_this = {msgspec.json.encode(moment) for moment in known}
         for moment in told:
-            if moment not in known:
+            if msgspec.json.encode(moment) not in before_this:
                 self.codes.add(moment["code"])
                 self.tell(happening.at, who, f"{moment['code']}: {moment['sentence']}")
 

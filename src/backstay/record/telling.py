@@ -16,6 +16,7 @@ rules:
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -73,7 +74,7 @@ NO_ADVANCE: Mapping[str, Advance] = {}
 
 def time_text(at: datetime) -> str:
     """The time of day as it stands in objects."""
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def same_why(one: Why, other: Why) -> bool:
@@ -354,6 +355,8 @@ def _is_known(before: Sequence[EvidenceRecord], evidence: Evidence) -> bool:
     )
 
 
+# The same few sentences are compared at every look.
+@lru_cache(maxsize=1024)
 def _timeless(text: str) -> str:
     return _SECONDS.sub("", text)
 

@@ -24,6 +24,7 @@ from backstay.apis.backstay import (
     AvailabilityRow,
     Config,
     ConfigRow,
+    ConfigSpec,
     ConfirmationRow,
     ConfirmationWire,
     Disarmed,
@@ -60,6 +61,7 @@ class OperatorSource:
         self._past = past
         self._seen_at: dict[str, float] = {}
         self._rules: tuple[AvailabilityRule, ...] | None = None
+        self._policy: tuple[ConfigRow | None, str, Policy] | None = None
         self.confirmed.subscribe(self._confirmation_changed)
         self.asked.subscribe(self._wish_changed)
 
@@ -72,12 +74,22 @@ class OperatorSource:
 
     @property
     def policy(self) -> Policy:
+        # Asked for several times at every look at every node that is down.
+        row, words = self.configs.get(CONFIG_NAME), self._past.words
+        if self.asked.quarantine or (row is not None and not _is_timeless(row.spec)):
+            return self._policy_now(row)
+        known = self._policy
+        if known is None or known[0] is not row or known[1] != words:
+            known = self._policy = (row, words, self._policy_now(row))
+        return known[2]
+
+    def _policy_now(self, row: ConfigRow | None) -> Policy:
         if self._rules is None:
             self._rules = rules_of(self.asked)
         wishes = Wishes(
             self._rules, never_read(self._without_a_good_one(self.asked.quarantine.values()))
         )
-        return self._in_time(policy_of(self.configs.get(CONFIG_NAME), self._wall.now(), wishes))
+        return self._in_time(policy_of(row, self._wall.now(), wishes))
 
     def confirmations(self, node: str) -> tuple[Confirmation, ...]:
         rows = self.confirmed.by_index("node", node)
@@ -142,7 +154,7 @@ class OperatorSource:
         return [each for each in bad if self.asked.get(each.key) is None]
 
     def _wish_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
-        self._rules = None
+        self._rules = self._policy = None
 
     def _confirmation_changed(
         self, old: ConfirmationRow | None, new: ConfirmationRow | None
@@ -198,6 +210,11 @@ def policy_of(row: ConfigRow | None, now: datetime, wishes: Wishes = NO_WISHES) 
         unread=wishes.unread,
     )
     return policy if spec.disarmed is None else _disarmed(policy, spec.disarmed, now)
+
+
+def _is_timeless(spec: ConfigSpec) -> bool:
+    """Whether it means the same tomorrow."""
+    return spec.disarmed is None and spec.storm_release is None
 
 
 def _disarmed(policy: Policy, disarmed: Disarmed, now: datetime) -> Policy:

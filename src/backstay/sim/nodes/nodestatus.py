@@ -131,7 +131,7 @@ def lease_spec(name: str, *, duration: int, now: datetime) -> Json:
     return {
         "holderIdentity": name,
         "leaseDurationSeconds": duration,
-        "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "renewTime": now.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
     }
 
 

@@ -191,4 +191,4 @@ def _container_id(pod: Pod, container: Container, facts: Facts) -> str:
 
 def stamp(moment: datetime) -> str:
     """As Kubernetes writes times: whole seconds, UTC."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
