@@ -297,7 +297,7 @@ class Operations:
 
     def _kept_meta(self, old: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
         """What a client says of the metadata, except for what is not its to say."""
-        meta = {k: v for k, v in sent.items() if v not in (None, {}, [])}
+        meta = {k: v for k, v in sent.items() if v or (v is not None and v != {} and v != [])}
         for field in _SERVER_OWNED:
             if field in old:
                 meta[field] = old[field]

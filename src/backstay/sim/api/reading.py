@@ -14,6 +14,7 @@ import base64
 import re
 from collections import deque
 from collections.abc import AsyncGenerator
+from functools import lru_cache
 
 import msgspec
 
@@ -44,7 +45,12 @@ _json = msgspec.json.Encoder()
 
 def head(info: KindInfo) -> bytes:
     """How an encoded object of this kind begins."""
-    return b'{"kind":"%s","apiVersion":"%s",' % (info.kind.encode(), info.api_version.encode())
+    return _head(info.kind, info.api_version)
+
+
+@lru_cache(maxsize=1024)
+def _head(kind: str, api_version: str) -> bytes:
+    return b'{"kind":"%s","apiVersion":"%s",' % (kind.encode(), api_version.encode())
 
 
 class _Token(msgspec.Struct, frozen=True):

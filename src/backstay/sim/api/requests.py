@@ -42,9 +42,7 @@ class Target(msgspec.Struct, frozen=True):
 
 def route(kinds: Kinds, path: str) -> Target:
     """The target of a resource path. Raises a ``Refusal`` (404)."""
-    parts = path.strip("/").split("/")
-    if "%" in path:
-        parts = [unquote(part) for part in parts]
+    parts = _parts(path)
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:
@@ -66,6 +64,12 @@ def route(kinds: Kinds, path: str) -> Target:
     if name and info.namespaced and not namespace:
         raise nothing_there(group)
     return Target(info, namespace, name, subresource)
+
+
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
+    parts = path.strip("/").split("/")
+    return tuple(map(unquote, parts) if "%" in path else parts)
 
 
 class Query:

@@ -48,7 +48,7 @@ def view_of(inbound: Inbound) -> str:
     """How the client wants to see what it reads: a name from ``_VIEWS``, or empty for as it is.
     Raises a ``Refusal`` (406)."""
     accept = inbound.headers.get("accept", "")
-    if not accept:
+    if accept in ("", "application/json"):
         return ""
     for each in accept.split(","):
         media, *parameters = (part.strip() for part in each.split(";"))
