@@ -123,3 +123,11 @@ def test_a_quiet_cluster_with_linstor_stays_as_it_is() -> None:
     played = play(load(BASE + WITH_DATABASE + "expect: {untouched: [db-0], taints: []}"))
     assert played.unmet == ()
     assert played.breaches == ()
+
+
+def test_a_case_that_is_made_smaller_keeps_to_the_nodes_that_are_left() -> None:
+    own = LinstorClass(replicas=("n1", "n4"), tie_breaker="n4")
+    spec = LinstorSpec(controller="n4", classes={"linstor": own})
+    left = spec.on(("n1", "n2", "n3"))
+    assert list(left.wrongs(("n1", "n2", "n3"), {})) == []
+    assert left.classes["linstor"].replicas == ("n1",)

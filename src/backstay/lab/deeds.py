@@ -146,6 +146,7 @@ class Deeds:
             Do.CUT_REPLICATION: self._to_linstor(lambda on, step: on.cut(step.node, step.peer)),
             Do.MEND_REPLICATION: self._to_linstor(lambda on, step: on.mend(step.node, step.peer)),
             Do.STAY_ONLINE: self._to_linstor(lambda on, step: on.stay_online(step.node)),
+            Do.FREE_REPLICA: self._to_linstor(lambda on, step: on.free(step.node)),
             Do.LINSTOR: self._to_linstor(_happen),
             Do.PROTECT: lambda step: self._label(step.workload, "true"),
             Do.UNPROTECT: lambda step: self._label(step.workload, "false"),

@@ -21,6 +21,7 @@ import msgspec
 
 from backstay.lab.fuzz_policy import with_policies
 from backstay.lab.guest_fuzz import about_guests, kubelet_dies
+from backstay.lab.linstor_fuzz import disturbed, replicated
 from backstay.lab.scenario import (
     LEADER,
     PROGRAMS,
@@ -89,6 +90,11 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     if people.happens(0.25):
         policy = with_policies(people, policy, [vm.name for vm in stage.workloads.vms])
         steps += _storm(replace(stage, dice=people))
+    storage, linstor = Chance(seed, "linstor"), None
+    if storage.happens(0.15):
+        linstor, workloads = replicated(storage, nodes, stage.workloads)
+        stage = replace(stage, workloads=workloads)
+        steps += disturbed(storage, nodes, until=LONGEST)
     if policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
         steps = [_not_forward(step) for step in steps]
     steps.sort(key=lambda step: step.at)
@@ -102,17 +108,19 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         hosts=hosts,
         workloads=stage.workloads,
         calico=calico,
+        linstor=linstor,
         policy=policy,
         controllers=stage.controllers,
         bug=bug,
         steps=tuple(steps),
-        until=LONGEST_SILENCE if is_long else min(LONGEST, _rounded(last + _quiet_end(dice))),
+        until=LONGEST_SILENCE if is_long else _end(dice, last, full=linstor is not None),
     )
 
 
-def _quiet_end(dice: Chance) -> float:
+def _end(dice: Chance, last: float, *, full: bool) -> float:
     """Sometimes long enough to see whether all that was promised has been kept."""
-    return dice.between(*_QUIET_END) + (_PATIENCE if dice.happens(0.3) else 0.0)
+    quiet = dice.between(*_QUIET_END) + (_PATIENCE if dice.happens(0.3) else 0.0)
+    return LONGEST if full else min(LONGEST, _rounded(last + quiet))
 
 
 def _not_forward(step: Step) -> Step:

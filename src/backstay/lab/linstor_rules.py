@@ -19,10 +19,11 @@ def may_be_succeeded(pod: Json, by: Asked, witness: Witness) -> bool:
     """Whether this deletion only has LINSTOR's controller replaced."""
     options = by.body
     removes = options.get("gracePeriodSeconds") == 0 or by.method != "DELETE"
-    return not removes and _is_replaceable(pod) and _is_missed(pod, by, witness)
+    return not removes and is_replaceable(pod) and _is_missed(pod, by, witness)
 
 
-def _is_replaceable(pod: Json) -> bool:
+def is_replaceable(pod: Json) -> bool:
+    """Whether it is LINSTOR's controller, and nothing is lost with it."""
     meta = pod["metadata"]
     labels = meta.get("labels") or {}
     component = labels.get("app.kubernetes.io/component") == "linstor-controller"

@@ -32,6 +32,8 @@ from backstay.sim.linstor.database import (
 from backstay.sim.linstor.replicas import Kind
 from backstay.sim.linstor.storage import Placement
 
+Level = Literal["resource", "group", "controller", "nowhere"]
+
 USUAL_CLASS = "linstor"
 _REPLICAS = 3
 
@@ -92,7 +94,7 @@ class LinstorClass(_Part, frozen=True):
     replicas: tuple[str, ...] = ()
     tie_breaker: str = ""
     quorum: str = "majority"
-    level: Literal["resource", "group", "controller", "nowhere"] = "resource"
+    level: Level = "resource"
     two_primaries: bool = False
     on_no_quorum: Literal["suspend-io", "io-error"] = "suspend-io"
     outdated_primary: Literal["force-secondary", "disconnect"] = "force-secondary"
@@ -130,6 +132,19 @@ class LinstorSpec(_Part, frozen=True):
     def all_classes(self) -> dict[str, LinstorClass]:
         """With the usual one, which need not be described."""
         return {USUAL_CLASS: LinstorClass(), **self.classes}
+
+    def on(self, nodes: tuple[str, ...]) -> "LinstorSpec":
+        """The same where there are only these nodes."""
+        classes = {
+            name: msgspec.structs.replace(
+                each,
+                replicas=tuple(node for node in each.replicas if node in nodes),
+                tie_breaker=each.tie_breaker if each.tie_breaker in nodes else "",
+            )
+            for name, each in self.classes.items()
+        }
+        controller = self.controller if self.controller in nodes else ""
+        return msgspec.structs.replace(self, controller=controller, classes=classes)
 
     def wrongs(
         self, nodes: tuple[str, ...], wanted: Mapping[str, str]

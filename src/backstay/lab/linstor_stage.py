@@ -112,6 +112,11 @@ class LinstorStage:
         self._linstor.drbd.mend(node, peer)
         return f"and {peer} can have a connection for DRBD"
 
+    def free(self, node: str) -> str:
+        for name in self._linstor.database.definitions:
+            self._linstor.database.set_property(QUORUM, "off", resource=name, node=node)
+        return "has replicas that go by no quorum from now on"
+
     def stay_online(self, node: str) -> str:
         self._linstor.hearing.sticky.add(node)
         return "stays online for LINSTOR, whatever happens"

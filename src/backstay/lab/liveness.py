@@ -27,6 +27,7 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENT
 from backstay.apis.kubevirt import INSTANCES
 from backstay.decide.failover import Check
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.linstor_rules import is_replaceable
 from backstay.lab.policy_rules import wants_more_than_a_word
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model import labels
@@ -76,7 +77,7 @@ class Promise(Protocol):
     def look(self, happening: Happening) -> Iterable[tuple[str, str]]: ...
 
 
-class _Since:
+class Since:
     """Since when each of several things has been true without a break."""
 
     def __init__(self) -> None:
@@ -103,7 +104,7 @@ class Patience:
         self._renewed_at = float("-inf")
         self._term: tuple[str, int] = ("", 0)
         self._signs: dict[str, float] = {}
-        self._proven = _Since()
+        self._proven = Since()
         self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
 
@@ -215,7 +216,9 @@ class Patience:
             wanted = _is_protected_kind(pod) and not wants_more_than_a_word(pod, self._witness)
             if wanted and self._should_be_gone(records.get(uid)):
                 yield RECOVERED, uid, f"{name} is still on {node}, whose death is proven"
-            if meta.get("deletionTimestamp") and self._was_touched(pod):
+            # LINSTOR's controller is only marked, as Kubernetes does it a few minutes later.
+            marked = meta.get("deletionTimestamp") and not is_replaceable(pod)
+            if marked and self._was_touched(pod):
                 yield TERMINATING, uid, f"{name} is Terminating on {node}, and nobody removes it"
 
     def _should_be_gone(self, record: Json | None) -> bool:

@@ -117,7 +117,8 @@ def _consistent(scenario: Scenario) -> Scenario:
     there = {"", *nodes, *scenario.controller_names, *workloads.names(), *PROGRAMS}
     return _with(
         scenario,
-        steps=tuple(step for step in scenario.steps if step.about in there),
+        steps=tuple(s for s in scenario.steps if {s.about, s.peer} <= there),
+        linstor=None if scenario.linstor is None else scenario.linstor.on(nodes),
         exempt=tuple(node for node in scenario.exempt if node in nodes),
         hosts=_hosted(scenario),
         workloads=msgspec.structs.replace(

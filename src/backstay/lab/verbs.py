@@ -110,6 +110,8 @@ class Do(StrEnum):
     MEND_REPLICATION = "mend-replication"
     STAY_ONLINE = "stay-online"
     """LINSTOR does not notice what becomes of the satellite of the node."""
+    FREE_REPLICA = "free-replica"
+    """Somebody switches quorum off for the replicas on the node, and for no others."""
     LINSTOR = "linstor"
     """``what`` becomes of LINSTOR's controller, see ``linstor_spec.py``."""
 

@@ -93,17 +93,14 @@ class Controller:
         """Takes in what there is to hear; returns when to look again though nothing happens."""
         if self._hearing.stale:
             return None
+        looked_at = []
         for node in self.database.nodes:
             if node not in self._hearing.sticky:
-                self._look_at(node, self._satellites.setdefault(node, _Satellite()), now)
+                looked_at.append(self._satellites.setdefault(node, _Satellite()))
+                self._look_at(node, looked_at[-1], now)
         self._is_new = False
         self._read_log()
-        dues = [
-            due
-            for each in self._satellites.values()
-            for due in (each.connects_at, each.gives_up_at)
-            if due is not None
-        ]
+        dues = (due for each in looked_at for due in (each.connects_at, each.gives_up_at) if due)
         return min(dues, default=None)
 
     def _look_at(self, node: str, satellite: _Satellite, now: float) -> None:
