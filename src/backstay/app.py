@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, NoReturn, TypedDict, Unpack
 
+import msgspec
+
 from backstay import __version__
 from backstay.apis.backstay import AvailabilityRow, ConfigRow, ConfirmationRow
 from backstay.apis.core import NodeRow
@@ -33,7 +35,7 @@ from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Leadership, Term
 from backstay.model import labels
 from backstay.model.node import Life
-from backstay.model.policy import Mode
+from backstay.model.policy import PIRAEUS, Mode
 from backstay.model.reasons import Reason
 from backstay.record.blackbox import BlackBox
 from backstay.record.callers import Callers
@@ -286,6 +288,9 @@ class App:
 
     def _remark(self) -> None:
         self.leadership.remarks[labels.ROLLED_BACK] = self.past.remark
+        chosen = self.settings.opt_in
+        said = None if chosen == PIRAEUS else msgspec.json.encode(chosen).decode()
+        self.leadership.remarks[labels.OPT_IN] = said
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         row = new or old

@@ -76,6 +76,23 @@ async def test_the_terms_of_a_workload_say_who_has_set_them(cluster: SmallCluste
     ]
 
 
+async def test_a_label_or_an_annotation_of_the_piraeus_ha_controller_is_named(
+    cluster: SmallCluster,
+) -> None:
+    await cluster.node("n1", ready="True")
+    await stateful_pod(cluster, "n1")
+    path = "/api/v1/namespaces/default/pods/db-0"
+    label = {"linstor.csi.linbit.com/on-storage-lost": "remove"}
+    await cluster.change(path, {"metadata": {"labels": label}})
+    found = values(await told(cluster, "pod/default/db-0"))
+    said = "its label linstor.csi.linbit.com/on-storage-lost"
+    assert found["protect"] == ("true", said)
+    spared = {"drbd.linbit.com/ignore-fail-over": ""}
+    await cluster.change(path, {"metadata": {"annotations": spared}})
+    found = values(await told(cluster, "pod/default/db-0"))
+    assert found["protect"] == ("false", "its annotation drbd.linbit.com/ignore-fail-over")
+
+
 async def test_the_table_fits_a_terminal(cluster: SmallCluster) -> None:
     await cluster.node("n1", ready="True")
     said = await cluster.run("viewer", "config", "show")

@@ -157,6 +157,8 @@ def test_what_is_annotated_to_be_ignored_is_left_alone_with_its_attachment() -> 
 def test_another_selector_protects_what_it_selects() -> None:
     async def story(scene: Scene) -> None:
         rig = scene.rig
+        lease = await rig.client.get(LEASES, "piraeus-ha-controller", namespace="ha-controller")
+        assert '"app"' in lease.json()["metadata"]["annotations"]["backstay.dev/opt-in"]
         rig.nodes["n1"].kill()
         await rig.until(lambda: rig.copies not in ([], ["n1"]))
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from backstay.apis.backstay import INCIDENTS
@@ -10,7 +11,7 @@ from backstay.apis.definitions import definitions
 from backstay.kube.errors import Forbidden
 from backstay.kube.resource import NODES
 from backstay.model.node import Life
-from backstay.model.policy import Mode, Times
+from backstay.model.policy import PIRAEUS, Mode, OptIn, Requirement, Times
 from backstay.sources.picture import (
     Picture,
     moment,
@@ -60,10 +61,17 @@ def node_info(boot: str) -> some.Json:
     return {**dict.fromkeys(words, ""), "bootID": boot}
 
 
-async def add_lease(api: CountingApi, name: str, holder: str, silent: float) -> None:
+async def add_lease(
+    api: CountingApi,
+    name: str,
+    holder: str,
+    silent: float,
+    namespace: str = "kube-node-lease",
+    **meta: Any,
+) -> None:
     await api.put({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "metadata": {"name": name, "namespace": namespace, **meta},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15,
                  "renewTime": before(silent)},
     })  # fmt: skip
@@ -133,6 +141,35 @@ async def test_a_controller_that_has_not_renewed_is_dead(api: CountingApi) -> No
     leader = (await look(api)).leader
     assert leader is not None
     assert not leader.alive
+
+
+@pytest.mark.parametrize(
+    ("holder", "known"),
+    [("ha-1_k3jx9q.55f1b9e7", True), ("piraeus-ha-controller-b7c848b89-bwb78", False)],
+)
+async def test_a_controller_in_the_place_of_piraeus_is_found_and_piraeus_itself_is_not_ours(
+    api: CountingApi, holder: str, known: bool
+) -> None:
+    named = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ha-controller"}}
+    await api.put(named)
+    await add_lease(api, "piraeus-ha-controller", holder, 3, "ha-controller")
+    leader = (await look(api)).leader
+    assert (leader is not None and leader.holder == holder) is known
+
+
+async def test_what_the_leader_protects_by_labels_is_on_its_lease(api: CountingApi) -> None:
+    chosen = OptIn((Requirement("ha", "In", ("yes",)),), by="the controller")
+    said = {"backstay.dev/opt-in": msgspec.json.encode(chosen).decode()}
+    await add_lease(api, "leader", "pod-1", 3, annotations=said)
+    assert (await look(api)).opt_in == chosen
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", '{"requirements": 7}'])
+async def test_what_cannot_be_read_of_that_is_as_if_nothing_was_said(
+    api: CountingApi, said: str
+) -> None:
+    await add_lease(api, "leader", "pod-1", 3, annotations={"backstay.dev/opt-in": said})
+    assert (await look(api)).opt_in == PIRAEUS
 
 
 async def test_a_lease_that_was_given_up_is_nobodys(api: CountingApi) -> None:

@@ -95,7 +95,7 @@ async def _preview(session: Session, owned: Iterable[Job]) -> Preview:
         client, wall, namespace=_DEFAULTS.namespace, lease=_DEFAULTS.lease, times=_TIMES
     )
     policy = msgspec.structs.replace(picture.policy, owners=owners)
-    found = await workloads_everywhere(client)
+    found = await workloads_everywhere(client, opt_in=picture.opt_in)
     as_armed = msgspec.structs.replace(policy, mode=Mode.ARMED, rolled_back="")
     nodes, at_once = [], []
     for node in picture.nodes:

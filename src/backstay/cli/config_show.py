@@ -60,7 +60,7 @@ def command(subject: str, kubeconfig: str | None, context: str | None, output: s
             times=Times(),
         )
         if about is not None:
-            return await _of_workload(session, picture.policy, about)
+            return await _of_workload(session, picture, about)
         found = await survey(session.client)
         return _of_cluster(await read_config(session.client), picture, found)
 
@@ -68,14 +68,15 @@ def command(subject: str, kubeconfig: str | None, context: str | None, output: s
     show(told, output=output, table=lambda: _table(told))
 
 
-async def _of_workload(session: Session, policy: Policy, about: Subject) -> Configuration:
+async def _of_workload(session: Session, picture: Picture, about: Subject) -> Configuration:
+    policy = picture.policy
     where = await node_of(session, about)
     if where is None:
         raise click.ClickException(
             f"{about} does not run, so it is not known which labels its pod would have. "
             "NEXT: start it, and ask again"
         )
-    found = await workloads_on(session.client, [where])
+    found = await workloads_on(session.client, [where], opt_in=picture.opt_in)
     meant = [workload for workload in found.on(where) if is_meant(about, workload)]
     if not meant:
         raise click.ClickException(f"{about} belongs to {where} itself: no terms apply to it.")

@@ -111,7 +111,7 @@ async def _tell(session: Session, about: Subject) -> Story:
     node = picture.node(where)
     if node is None:
         raise unknown(Subject(Kind.NODE, "", where), (each.name for each in picture.nodes))
-    found = await workloads_on(session.client, [where])
+    found = await workloads_on(session.client, [where], opt_in=picture.opt_in)
     return _story(picture, node, about, found)
 
 

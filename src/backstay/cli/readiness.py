@@ -102,7 +102,7 @@ def command(node: str | None, kubeconfig: str | None, context: str | None, outpu
 
 async def _all(session: Session) -> Readiness:
     picture, places = await _picture(session), await _places(session)
-    found = await workloads_everywhere(session.client)
+    found = await workloads_everywhere(session.client, opt_in=picture.opt_in)
     return await _report(session, picture, picture.nodes, found, places)
 
 
@@ -111,7 +111,7 @@ async def _one(session: Session, name: str) -> Readiness:
     node = picture.node(name)
     if node is None:
         raise unknown(Subject(Kind.NODE, "", name), (each.name for each in picture.nodes))
-    found = await workloads_on(session.client, [name])
+    found = await workloads_on(session.client, [name], opt_in=picture.opt_in)
     return await _report(session, picture, (node,), found, places)
 
 

@@ -101,7 +101,8 @@ async def _look(session: Session) -> Status:
         times=_TIMES,
     )
     unwell = [node for node in picture.nodes if not node.well]
-    found = await workloads_on(session.client, [node.name for node in unwell])
+    names = [node.name for node in unwell]
+    found = await workloads_on(session.client, names, opt_in=picture.opt_in)
     judged = [_node(picture, node, found.on(node.name)) for node in unwell]
     return _status(picture, judged, found.problems)
 

@@ -77,6 +77,7 @@ from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
 from backstay.model.labels import (
     EXEMPT,
+    IGNORE_FAIL_OVER,
     OUT_OF_SERVICE,
     OUT_OF_SERVICE_OURS,
     PROTECT,
@@ -549,8 +550,11 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
 
 def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | None:
     """By the node as it was last read: its label can change in the very next moment."""
-    if (pod["metadata"].get("labels") or {}).get(PROTECT) == "false":
+    labelled = (pod["metadata"].get("labels") or {}).get(PROTECT)
+    if labelled == "false":
         return "its label says that it is not protected"
+    if labelled != "true" and IGNORE_FAIL_OVER in (pod["metadata"].get("annotations") or {}):
+        return "its annotation says that it is to be ignored"
     if kept_by_a_policy(pod, witness):
         return "a policy of its namespace says that it is not protected"
     seen = witness.look(by, NODES.label, node)

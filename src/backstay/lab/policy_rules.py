@@ -23,6 +23,7 @@ from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model.evidence import Strength
 from backstay.model.labels import (
     MINIMUM_PROOF,
+    ON_STORAGE_LOST,
     OUT_OF_SERVICE_OURS,
     PROTECT,
     TAINT,
@@ -85,7 +86,7 @@ def _job_of_a_taint(asked: Asked) -> str | None:
 
 def kept_by_a_policy(pod: Json, witness: Witness) -> bool:
     """Whether its owners' policies say that it is not to be touched, and no label goes before."""
-    if {PROTECT, TMAX_PROTECT} & (pod["metadata"].get("labels") or {}).keys():
+    if {PROTECT, TMAX_PROTECT, ON_STORAGE_LOST} & (pod["metadata"].get("labels") or {}).keys():
         return False
     return False in _asked(pod, "protect", witness)
 

@@ -48,6 +48,10 @@ that somebody has armed it anew, which also accepts an API that was rolled back.
 ROLLED_BACK = f"{GROUP}/rolled-back"
 """On our own lease: that whoever leads has seen the API go back in time."""
 
+OPT_IN = f"{GROUP}/opt-in"
+"""On our own lease: which pods whoever leads protects by labels that are not ours, where somebody
+has chosen others than the usual. Commands read it there, to say what the controller would do."""
+
 LAUNCHER_UID = f"{GROUP}/launcher"
 """On a migration that we asked for: the uid of the pod that the guest is moved away from."""
 

@@ -45,9 +45,9 @@ from backstay.kube.projection import Meta, Projection, Unreadable
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.drbd import ResourceSight
 from backstay.model.evidence import Confirmation, Testimony
-from backstay.model.labels import LEASE_NAMESPACE, ROLLED_BACK, TAINT
+from backstay.model.labels import LEASE_NAMESPACE, OPT_IN, ROLLED_BACK, TAINT
 from backstay.model.node import Life, NodeFacts, NodeLife
-from backstay.model.policy import Policy, Times
+from backstay.model.policy import PIRAEUS, OptIn, Policy, Times
 from backstay.model.reasons import Why
 from backstay.model.workload import Workload
 from backstay.seam.clock import WallClock
@@ -90,12 +90,14 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
 class Leader(msgspec.Struct, frozen=True):
     """Who leads, as the lease says; ``age`` is that of the last renewal. ``rolled_back`` is how it
-    showed that the API went back in time, if whoever led saw that."""
+    showed that the API went back in time, if whoever led saw that; ``opt_in`` is what it protects
+    by labels that are not ours."""
 
     holder: str
     age: float
     alive: bool
     rolled_back: str = ""
+    opt_in: OptIn = PIRAEUS
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +119,10 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def now(self) -> float:
         return self.at.timestamp()
+
+    @property
+    def opt_in(self) -> OptIn:
+        return PIRAEUS if self.leader is None else self.leader.opt_in
 
     @property
     def silent(self) -> tuple[Sight, ...]:
@@ -192,19 +198,21 @@ class Inventory(msgspec.Struct, frozen=True):
         return self.workloads.get(node, ())
 
 
-async def workloads_on(client: KubeClient, nodes: Sequence[str]) -> Inventory:
+async def workloads_on(
+    client: KubeClient, nodes: Sequence[str], *, opt_in: OptIn = PIRAEUS
+) -> Inventory:
     """What runs on a few nodes, each looked at by itself. Raises ``KubeError``."""
     turns = asyncio.Semaphore(_NODES_AT_ONCE)
 
     async def one(node: str) -> tuple[NodePods, Details]:
         async with turns:
             pods = await read_pods(client, node)
-            return pods, await describe(client, pods)
+            return pods, await describe(client, pods, opt_in=opt_in)
 
     found = await asyncio.gather(*map(one, nodes))
     return await _with_network(
         client,
-        {pods.node: assemble(pods.node, pods, details) for pods, details in found},
+        {pods.node: assemble(pods.node, pods, details, opt_in=opt_in) for pods, details in found},
         _problems(
             [bad for pods, _ in found for bad in pods.unreadable],
             [why for _, details in found for why in details.unread.values()],
@@ -212,7 +220,7 @@ async def workloads_on(client: KubeClient, nodes: Sequence[str]) -> Inventory:
     )
 
 
-async def workloads_everywhere(client: KubeClient) -> Inventory:
+async def workloads_everywhere(client: KubeClient, *, opt_in: OptIn = PIRAEUS) -> Inventory:
     """What runs on every node, from one list of each kind. Raises ``KubeError``."""
     listed = await list_all(client, PODS, HELD_POD_PROJECTION)
     details = await describe_all(client)
@@ -221,7 +229,7 @@ async def workloads_everywhere(client: KubeClient) -> Inventory:
         if pod.node:
             by_node.setdefault(pod.node, []).append(pod)
     found = {
-        node: assemble(node, NodePods(node=node, pods=tuple(pods)), details)
+        node: assemble(node, NodePods(node=node, pods=tuple(pods)), details, opt_in=opt_in)
         for node, pods in by_node.items()
     }
     problems = _problems(listed.unreadable, details.unread.values())
@@ -276,6 +284,7 @@ class _LeaseRow(msgspec.Struct, frozen=True):
     renewal: str
     duration: float
     rolled_back: str
+    opt_in: OptIn
 
 
 def _lease_row(lease: _Lease) -> _LeaseRow:
@@ -290,7 +299,15 @@ def _lease_row(lease: _Lease) -> _LeaseRow:
         renewal=spec.renew_time or "",
         duration=float(spec.lease_duration_seconds or 15),
         rolled_back="" if told is None else told.words,
+        opt_in=_chosen((meta.annotations or {}).get(OPT_IN, "")),
     )
+
+
+def _chosen(text: str) -> OptIn:
+    try:
+        return msgspec.json.decode(text, type=OptIn) if text else PIRAEUS
+    except msgspec.MsgspecError:
+        return PIRAEUS
 
 
 class _DatedMeta(Meta, frozen=True, rename="camel"):
@@ -373,7 +390,7 @@ class _Look:
         if not row.holder or row.renewed is None:
             return None
         age = max(0.0, self._wall.now().timestamp() - row.renewed)
-        return Leader(row.holder, age, age <= row.duration, row.rolled_back)
+        return Leader(row.holder, age, age <= row.duration, row.rolled_back, row.opt_in)
 
     async def has_kubevirt(self) -> bool | None:
         try:
