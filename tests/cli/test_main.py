@@ -43,6 +43,13 @@ def test_as_a_kubectl_plugin_it_calls_itself_so() -> None:
     assert said.stdout.startswith("Usage: kubectl backstay ")
 
 
+def test_options_without_a_command_are_met_with_one() -> None:
+    """As they come from a Deployment whose image alone was exchanged."""
+    said = backstay("--leader-election=true", "--v=5")
+    assert said.returncode == 1
+    assert said.stderr.splitlines()[-1].endswith("such as: backstay run --leader-election")
+
+
 def test_a_mistyped_command_is_met_with_the_one_that_was_meant() -> None:
     said = backstay("docter")
     assert said.returncode == 1

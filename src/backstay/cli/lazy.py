@@ -36,6 +36,20 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(self._lazy.items()))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            # So it is where the arguments of another program are handed over as they are.
+            ctx.fail(
+                f"{error.option_name} comes before any command. Name one first, such as: "
+                f"{ctx.info_name} {self._usual} {error.option_name}"
+            )
+
+    @property
+    def _usual(self) -> str:
+        return "run" if "run" in self._lazy else next(iter(self._lazy))
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
