@@ -249,6 +249,15 @@ async def test_a_satellite_can_stay_online_although_it_is_dead(rig: Rig) -> None
 
 
 @in_virtual_time
+async def test_a_satellite_can_begin_to_stay_online_when_it_is_already_missed(rig: Rig) -> None:
+    rig.lab.cut_off("n1")
+    await asyncio.sleep(0.01)
+    rig.lab.hearing.sticky.add("n1")
+    await asyncio.sleep(60)
+    assert _states(await rig.get("/v1/nodes")) == {"ONLINE"}
+
+
+@in_virtual_time
 async def test_a_stale_controller_tells_what_was(rig: Rig) -> None:
     rig.lab.hearing.stale = True
     rig.lab.drbd.promote("pvc-1", "n1")

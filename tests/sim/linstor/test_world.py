@@ -82,6 +82,30 @@ def test_a_node_that_is_cut_off_cannot_write_and_learns_what_it_has_missed() -> 
     play(story)
 
 
+def test_a_pod_whose_writes_are_suspended_cannot_be_ended_until_they_fail() -> None:
+    """Its node is heard again, but its links for DRBD are still cut."""
+
+    async def story(rig: Rig) -> None:
+        await rig.run_database()
+        for peer in ("n2", "n3"):
+            rig.linstor.drbd.cut("n1", peer)
+        rig.nodes["n1"].cut_off()
+        await rig.keep_out("n1")
+        await rig.release("n1")
+        await rig.until(lambda: len(rig.copies) == 2)
+        rig.nodes["n1"].heal()
+        await asyncio.sleep(60)
+        assert len(rig.copies) == 2
+        assert len(rig.writers) == 1
+        for peer in ("n2", "n3"):
+            rig.linstor.drbd.mend("n1", peer)
+        await rig.until(lambda: len(rig.copies) == 1)
+        assert rig.writers == rig.copies
+        assert rig.most_writers == 1
+
+    play(story)
+
+
 def test_without_quorum_a_node_that_is_cut_off_writes_on() -> None:
     async def story(rig: Rig) -> None:
         await rig.run_database()

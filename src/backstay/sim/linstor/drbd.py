@@ -185,6 +185,11 @@ class Drbd:
             replica.role = Role.SECONDARY
             self._settle(self.resources[name])
 
+    def hold_back(self, name: str, node: str, *, on: bool = True) -> None:
+        """Somebody has its writes wait, as a snapshot does, or go on."""
+        self.resources[name][node].held_back = on
+        self._settle(self.resources[name])
+
     def reconnect(self, name: str, node: str, *, discard: bool = False) -> None:
         """Somebody ends a split brain: this replica tries again, with or without its own data."""
         resource = self.resources[name]
@@ -343,6 +348,7 @@ class Drbd:
     def _take_down(self, resource: Resource, node: str) -> None:
         mine = resource[node]
         mine.up, mine.role, mine.synced_at = False, Role.SECONDARY, None
+        mine.held_back = False
         for end in mine.ends.values():
             self._drop(end)
             end.left_outdated = False

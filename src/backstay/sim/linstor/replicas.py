@@ -83,7 +83,8 @@ class End:
 
 @dataclass
 class Replica:
-    """``up``: its node runs and has it configured."""
+    """``up``: its node runs and has it configured. ``held_back``: somebody there has asked DRBD to
+    complete no write for the time being, as for a snapshot; LINSTOR does not tell."""
 
     node: str
     kind: Kind
@@ -91,6 +92,7 @@ class Replica:
     history: History = ()
     role: Role = Role.SECONDARY
     up: bool = True
+    held_back: bool = False
     ends: dict[str, End] = field(default_factory=dict)
     synced_at: float | None = None
 
@@ -191,6 +193,7 @@ class Resource:
             mine is not None
             and mine.up
             and mine.is_primary
+            and not mine.held_back
             and self.has_quorum(node)
             and self.all_answer(node)
             and self.has_data(node)

@@ -1,7 +1,7 @@
 """Linstor: DRBD and LINSTOR in an embedded cluster.
 
 * A kubelet that mounts a volume opens its device, by which DRBD makes the node Primary, or refuses.
-  The last pod that ends closes it.
+  The last pod that ends closes it. While DRBD suspends what a pod writes, the pod cannot be ended.
 * LINSTOR's CSI driver makes volumes for claims (``provisioner.py``), puts a diskless replica where
   a volume is attached to a node that has none, and takes it away when it is detached. A volume that
   several may use is allowed two Primaries while it is attached twice, as for a live migration.
@@ -145,6 +145,14 @@ class Linstor:
                 return False
             self._opened.setdefault(node, {}).setdefault(resource, set()).add(uid)
         return True
+
+    def is_stuck(self, node: str, uid: str) -> bool:
+        sights = (
+            self.drbd.sight(resource, node)
+            for resource, pods in self._opened.get(node, {}).items()
+            if uid in pods and resource in self.drbd.resources
+        )
+        return any(sight is not None and sight.suspended for sight in sights)
 
     def keep(self, node: str, uids: Collection[str]) -> None:
         opened = self._opened.get(node, {})

@@ -19,6 +19,11 @@ class Devices(Protocol):
         """All of them for one pod, or none of those that it did not have already."""
         ...
 
+    def is_stuck(self, node: str, uid: str) -> bool:
+        """Whether a write of the pod is neither completed nor refused: until it is, the process
+        that waits for it cannot be ended, by no signal."""
+        ...
+
     def keep(self, node: str, uids: Collection[str]) -> None:
         """Closes what no pod but these has open on the node."""
         ...

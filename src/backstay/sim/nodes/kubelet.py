@@ -15,6 +15,7 @@ The rules, as a real kubelet keeps them (pkg/kubelet/pod_workers.go and status_m
   the pod runs any more.
 * Where pods are given addresses by a network plugin, a pod is started once it has some
   (``connected``), and its object is deleted after it has given them back (``cleared``).
+* What waits for a disk that does not answer cannot be ended (``is_stuck``): it is tried again.
 * A kubelet that begins while containers run takes them over, and ends those that no pod wants.
 * Two pods of the same name and different uids do not know of each other.
 
@@ -99,6 +100,7 @@ class Kubelet:
         host_ip: str,
         pod_subnet: str,
         has_plugin: bool = False,
+        is_stuck: Callable[[str], bool] = lambda uid: False,
     ) -> None:
         self._runtime = runtime
         self._pace = pace
@@ -106,6 +108,7 @@ class Kubelet:
         self._host_ip = host_ip
         self._pod_subnet = pod_subnet
         self._has_plugin = has_plugin
+        self._is_stuck = is_stuck
         self._addresses = 0
         self._workers: dict[str, _Worker] = {}
 
@@ -192,7 +195,7 @@ class Kubelet:
         for worker in list(self._workers.values()):
             self._notice_exit(worker, now)
             if worker.due is not None and worker.due <= now:
-                self._act(worker)
+                self._act(worker, now)
                 self._note(worker)
         return min((w.due for w in self._workers.values() if w.due is not None), default=None)
 
@@ -277,9 +280,11 @@ class Kubelet:
             worker.move(Step.ENDED)
         self._note(worker)
 
-    def _act(self, worker: _Worker) -> None:
+    def _act(self, worker: _Worker, now: float) -> None:
         pod = worker.pod
-        if worker.step is Step.STOPPING:
+        if worker.step is Step.STOPPING and self._is_stuck(pod.uid):
+            worker.due = now + self._pace.second
+        elif worker.step is Step.STOPPING:
             killed = self._pace.stop > self._grace(pod)
             self._runtime.stop(
                 pod.uid,

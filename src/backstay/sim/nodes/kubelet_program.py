@@ -86,6 +86,7 @@ class KubeletProgram:
             host_ip=identity.ip,
             pod_subnet=identity.pod_subnet,
             has_plugin=network is not None,
+            is_stuck=self._is_stuck,
         )
         self._pods = _Pods(self._wake)
         self._pods.subscribe(self._pod_changed)
@@ -154,6 +155,9 @@ class KubeletProgram:
 
     def _is_unprepared(self, uid: str) -> bool:
         return any(each.uid == uid for each in self._kubelet.unprepared())
+
+    def _is_stuck(self, uid: str) -> bool:
+        return self._devices is not None and self._devices.is_stuck(self._identity.name, uid)
 
     def _is_wanted(self, uid: str) -> bool:
         return self._pods.by_uid(uid) is not None
