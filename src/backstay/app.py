@@ -69,6 +69,10 @@ _PROGRAM = f"backstay {__version__}"
 _STALLED = 30.0
 _LAST_WORDS = 5.0
 
+# What of our worries is noted on the lease, which is read and written every few seconds.
+_MOST_NOTES = 8
+_LONGEST_NOTE = 300
+
 
 class Parts(TypedDict, total=False):
     """What a controller can be built of instead of the shipped parts. It is there for those who
@@ -291,6 +295,9 @@ class App:
         chosen = self.settings.opt_in
         said = None if chosen == PIRAEUS else msgspec.json.encode(chosen).decode()
         self.leadership.remarks[labels.OPT_IN] = said
+        worries = [worry[:_LONGEST_NOTE] for worry in self._worries()][:_MOST_NOTES]
+        written = msgspec.json.encode(worries).decode() if worries else None
+        self.leadership.remarks[labels.NOTES] = written
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         row = new or old
@@ -382,13 +389,17 @@ class App:
             view_age=None if age == float("inf") else round(age, 1),
             nodes={state.value: count for state, count in self._states().items()},
             trouble=tuple(self._trouble()),
-            notes=tuple(filter(None, self._notes())),
+            notes=(*self._rolled_back(), *self._worries()),
         )
 
-    def _notes(self) -> Iterator[str]:
-        yield disagreement(self.settings.identity, self.leadership.holder)
+    def _rolled_back(self) -> Iterator[str]:
         if self.past.words:
             yield Reason.ApiRolledBack.because(because=self.past.words).sentence
+
+    def _worries(self) -> Iterator[str]:
+        """What else a person should know."""
+        if difference := disagreement(self.settings.identity, self.leadership.holder):
+            yield difference
         if self.past.trouble:
             yield f"The API's version is kept in memory alone: {self.past.trouble}."
         if self.linstor is not None:

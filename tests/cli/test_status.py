@@ -117,6 +117,22 @@ async def test_a_living_controllers_own_account_is_shown(furnished: Furnished) -
     assert "NEXT: do as it says" in said.out
 
 
+async def test_what_the_controller_has_trouble_with_is_shown_while_it_lives(
+    furnished: Furnished,
+) -> None:
+    await furnished.node("n1")
+    notes = {"backstay.dev/notes": '["LINSTOR\'s events are not heard."]'}
+    await furnished.leader("backstay-0", annotations=notes)
+    said = await furnished.cluster.run("viewer", "status")
+    assert said.code == 0, "nothing is held because of it"
+    assert "NOTE\n  - LINSTOR's events are not heard." in said.out
+    past = {"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}}
+    path = "/apis/coordination.k8s.io/v1/namespaces/backstay-system/leases/backstay-controller"
+    await furnished.cluster.change(path, past)
+    said = await furnished.cluster.run("viewer", "status")
+    assert "LINSTOR" not in said.out
+
+
 async def test_a_dead_controllers_account_is_not_believed(furnished: Furnished) -> None:
     node = await furnished.node("n1", silent=100)
     await make_web(furnished)

@@ -212,5 +212,9 @@ def test_it_answers_probes_while_linstor_is_away_and_says_that_it_is() -> None:
         assert "LINSTOR's events are not heard, and have not been for" in app.standing()[-1]
         assert app.unhealthy() == "", "a restart would not bring LINSTOR back"
         assert any("LINSTOR" in note for note in app.status().notes)
+        client = scene.rig.client
+        lease = await client.get(LEASES, "piraeus-ha-controller", namespace="ha-controller")
+        noted = lease.json()["metadata"]["annotations"]["backstay.dev/notes"]
+        assert "LINSTOR" in noted, "so that commands can show it"
 
     play(story)

@@ -168,8 +168,12 @@ async def test_what_the_leader_protects_by_labels_is_on_its_lease(api: CountingA
 async def test_what_cannot_be_read_of_that_is_as_if_nothing_was_said(
     api: CountingApi, said: str
 ) -> None:
-    await add_lease(api, "leader", "pod-1", 3, annotations={"backstay.dev/opt-in": said})
-    assert (await look(api)).opt_in == PIRAEUS
+    written = {"backstay.dev/opt-in": said, "backstay.dev/notes": said}
+    await add_lease(api, "leader", "pod-1", 3, annotations=written)
+    seen = await look(api)
+    assert seen.opt_in == PIRAEUS
+    assert seen.leader is not None
+    assert seen.leader.notes == ()
 
 
 async def test_a_lease_that_was_given_up_is_nobodys(api: CountingApi) -> None:

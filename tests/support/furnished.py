@@ -99,10 +99,10 @@ class Furnished:
             "metadata": {"name": "cluster"}, "spec": spec,
         })  # fmt: skip
 
-    async def leader(self, holder: str, *, silent: float = 1.0) -> None:
+    async def leader(self, holder: str, *, silent: float = 1.0, **meta: Any) -> None:
         await self.cluster.put({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": "backstay-controller", "namespace": "backstay-system"},
+            "metadata": {"name": "backstay-controller", "namespace": "backstay-system", **meta},
             "spec": {
                 "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 1,
                 "renewTime": past(silent), "acquireTime": past(silent + 60),

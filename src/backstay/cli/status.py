@@ -68,6 +68,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     healthy: int
     unwell: tuple[NodeStatus, ...]
     blind: str = ""
+    notes: tuple[str, ...] = ()
+    """What the controller wants people to know, while there is one."""
     problems: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
 
@@ -123,6 +125,7 @@ def _status(picture: Picture, unwell: Sequence[NodeStatus], problems: Sequence[s
         healthy=len(picture.nodes) - len(unwell),
         unwell=tuple(unwell),
         blind=blind,
+        notes=picture.leader.notes if picture.leader and picture.leader.alive else (),
         problems=(*picture.problems, *problems),
         next=tuple(dict.fromkeys(filter(None, ["backstay doctor" if blind else "", *steps]))),
     )
@@ -232,6 +235,8 @@ def _table(status: Status) -> str:
     if status.unwell:
         parts.append(_nodes(status.unwell))
     parts += [_held(node) for node in status.unwell if node.held]
+    if status.notes:
+        parts.append("\n".join(["NOTE", *map(bullet, status.notes)]))
     if status.problems:
         parts.append("\n".join(paragraph(f"Could not be read: {why}") for why in status.problems))
     if not status.unwell and not status.blind:

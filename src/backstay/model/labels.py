@@ -52,6 +52,10 @@ OPT_IN = f"{GROUP}/opt-in"
 """On our own lease: which pods whoever leads protects by labels that are not ours, where somebody
 has chosen others than the usual. Commands read it there, to say what the controller would do."""
 
+NOTES = f"{GROUP}/notes"
+"""On our own lease: what whoever leads has trouble with, and what else people should know, as a
+JSON list of sentences. ``backstay status`` shows it."""
+
 LAUNCHER_UID = f"{GROUP}/launcher"
 """On a migration that we asked for: the uid of the pod that the guest is moved away from."""
 

@@ -45,7 +45,7 @@ from backstay.kube.projection import Meta, Projection, Unreadable
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.drbd import ResourceSight
 from backstay.model.evidence import Confirmation, Testimony
-from backstay.model.labels import LEASE_NAMESPACE, OPT_IN, ROLLED_BACK, TAINT
+from backstay.model.labels import LEASE_NAMESPACE, NOTES, OPT_IN, ROLLED_BACK, TAINT
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import PIRAEUS, OptIn, Policy, Times
 from backstay.model.reasons import Why
@@ -91,13 +91,14 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 class Leader(msgspec.Struct, frozen=True):
     """Who leads, as the lease says; ``age`` is that of the last renewal. ``rolled_back`` is how it
     showed that the API went back in time, if whoever led saw that; ``opt_in`` is what it protects
-    by labels that are not ours."""
+    by labels that are not ours, and ``notes`` what it wants people to know."""
 
     holder: str
     age: float
     alive: bool
     rolled_back: str = ""
     opt_in: OptIn = PIRAEUS
+    notes: tuple[str, ...] = ()
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,6 +286,7 @@ class _LeaseRow(msgspec.Struct, frozen=True):
     duration: float
     rolled_back: str
     opt_in: OptIn
+    notes: tuple[str, ...]
 
 
 def _lease_row(lease: _Lease) -> _LeaseRow:
@@ -299,15 +301,17 @@ def _lease_row(lease: _Lease) -> _LeaseRow:
         renewal=spec.renew_time or "",
         duration=float(spec.lease_duration_seconds or 15),
         rolled_back="" if told is None else told.words,
-        opt_in=_chosen((meta.annotations or {}).get(OPT_IN, "")),
+        opt_in=_noted((meta.annotations or {}).get(OPT_IN), OptIn) or PIRAEUS,
+        notes=_noted((meta.annotations or {}).get(NOTES), tuple[str, ...]) or (),
     )
 
 
-def _chosen(text: str) -> OptIn:
+def _noted(text: str | None, kind: type[T]) -> T | None:
+    """None where nothing is said, or nothing that can be read."""
     try:
-        return msgspec.json.decode(text, type=OptIn) if text else PIRAEUS
+        return msgspec.json.decode(text, type=kind) if text else None
     except msgspec.MsgspecError:
-        return PIRAEUS
+        return None
 
 
 class _DatedMeta(Meta, frozen=True, rename="camel"):
@@ -390,7 +394,7 @@ class _Look:
         if not row.holder or row.renewed is None:
             return None
         age = max(0.0, self._wall.now().timestamp() - row.renewed)
-        return Leader(row.holder, age, age <= row.duration, row.rolled_back, row.opt_in)
+        return Leader(row.holder, age, age <= row.duration, row.rolled_back, row.opt_in, row.notes)
 
     async def has_kubevirt(self) -> bool | None:
         try:
