@@ -10,7 +10,8 @@ crash at any moment is judged (L5), because its successor has the same bound.
 Recovered           within 60 s everything protected is released from a node that is proven dead,
                     or an incident says what else stands in its way
 NothingTerminating  within 60 s nothing is left of what we marked, or of what belonged to it
-HoldsAreTold        70 s after a node fell silent an open incident speaks of everything that it ran
+HoldsAreTold        70 s after a node fell silent, or somebody deleted what was told of it, an open
+                    incident speaks of everything that it ran
 NoActionLoops       the same deed is not done more than ten times a minute
 ==================  =============================================================================
 
