@@ -118,3 +118,10 @@ def test_a_histogram_adds_up(values: list[float]) -> None:
 def test_the_checker_refuses_what_a_scraper_would_not_understand(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse(text.encode())
+
+
+def test_a_number_about_what_is_not_there_is_left_out_until_it_has_a_value() -> None:
+    metrics = Metrics(version="0")
+    assert b"\nbackstay_linstor_stream_connected " not in metrics.render()
+    metrics.linstor_connected.set(0.0)
+    assert parse(metrics.render()).value("backstay_linstor_stream_connected") == 0
