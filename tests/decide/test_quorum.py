@@ -8,7 +8,7 @@ import pytest
 from backstay.decide.failover import CHAIN, Action, Snapshot, Verdict, decide
 from backstay.decide.life import step
 from backstay.decide.proof import may_detach, proofs
-from backstay.decide.quorum import settled, shut_out
+from backstay.decide.quorum import is_cut_off, settled, shut_out
 from backstay.model.drbd import ReplicaSight, ResourceSight, resource_of
 from backstay.model.evidence import EvidenceKind, Testimony
 from backstay.model.node import Life
@@ -61,6 +61,16 @@ def sight(*replicas: ReplicaSight, **fields: Any) -> ResourceSight:
 def test_a_majority_that_has_lost_a_node_shuts_it_out() -> None:
     assert shut_out(sight()) is None
     assert settled(sight(), LATE, times=TIMES) is None
+
+
+def test_a_primary_that_lives_and_has_lost_all_others_is_cut_off_and_not_shut_out() -> None:
+    """Nothing may be taken from it, but somebody should be told."""
+    alive = replace(GONE, online=True, in_use=True, sees=None)
+    seen = sight(alive, replica("n2"), TIE_BREAKER)
+    assert is_cut_off(seen)
+    assert shut_out(seen) == "n1 is still its primary, by its own satellite's word"
+    assert not is_cut_off(sight(alive, replica("n2", sees=True), TIE_BREAKER))
+    assert not is_cut_off(sight(alive, replica("n2", in_use=True), TIE_BREAKER))
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,16 @@ def settled(sight: ResourceSight, now: float, *, times: Times) -> str | None:
     return _not_shown_alive(sight, max(sight.since, now - times.suspect))
 
 
+def is_cut_off(sight: ResourceSight) -> bool:
+    """Whether all others have shut the node out, whatever its own satellite says of it. One that is
+    alive then is still primary, and can complete no write. Nothing is taken from it for that."""
+    replace = msgspec.structs.replace
+    replicas = tuple(
+        replace(each, in_use=None) if each.node == sight.node else each for each in sight.replicas
+    )
+    return shut_out(replace(sight, replicas=replicas)) is None
+
+
 def as_if_lost(sight: ResourceSight, now: float) -> ResourceSight:
     """What would be seen now if the node had died a while ago, and nothing else had gone wrong.
     Where the quorum is ``all``, nobody could take over from one that has a disk."""

@@ -26,7 +26,7 @@ from typing import NoReturn
 
 import msgspec
 
-from backstay.decide.quorum import shut_out
+from backstay.decide.quorum import is_cut_off, shut_out
 from backstay.drivers.linstor.client import Linstor
 from backstay.drivers.linstor.errors import LinstorError, NotThere, Unreachable
 from backstay.drivers.linstor.stream import Promotions
@@ -101,6 +101,8 @@ class LinstorSource:
         self._hints: dict[str, dict[str, bool | None]] = {}
         self._tracks: dict[tuple[str, str], ResourceSight] = {}
         """What the last look showed, by resource and node."""
+        self._cut_off: dict[tuple[str, str], float] = {}
+        """Since when all others have lost the node, even if it calls itself primary."""
         self._known: set[str] = set()
         self._due: set[str] = set()
         self._news = asyncio.Event()
@@ -131,8 +133,8 @@ class LinstorSource:
     def notes(self, now: float) -> list[Why]:
         """Of nodes that Kubernetes hears of, and that their storage has lost all the same."""
         found: dict[str, list[str]] = {}
-        for (resource, node), sight in self._sights():
-            if sight.since is not None and now - sight.since >= sight.grace:
+        for (resource, node), since in sorted(self._cut_off.items()):
+            if now - since >= self._terms.known_grace:
                 found.setdefault(node, []).append(resource)
         return [
             Reason.CutOffFromStorage.because(node=node, resources=_some(resources))
@@ -314,6 +316,10 @@ class LinstorSource:
             since, grace = self._lasting(sight, before, now)
             self._known.add(sight.resource)
         self._tracks[key] = msgspec.structs.replace(sight, since=since, grace=grace)
+        if is_cut_off(sight):
+            self._cut_off.setdefault(key, now)
+        else:
+            self._cut_off.pop(key, None)
         if since == now:
             self._tell(sight.node)
             # Whoever waits for the grace to end need not find that out by looking. A moment later,
@@ -338,6 +344,7 @@ class LinstorSource:
         gone = [key for key in self._tracks if key[0] == resource and key[1] not in keep]
         for key in gone:
             del self._tracks[key]
+            self._cut_off.pop(key, None)
 
 
 def replica_sight(
