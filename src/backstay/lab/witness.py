@@ -414,10 +414,9 @@ class Witness:
         node, uid = str(pod["spec"].get("nodeName", "")), pod["metadata"]["uid"]
         inside = [each.volumes for each in self.truth.running(node) if each.uid == uid]
         volumes = self.volumes_of(pod).union(*inside)
-        paths = any("hostPath" in volume for volume in pod["spec"].get("volumes") or ())
         return (
             bool(volumes)
-            and not paths
+            and not _writes_to_host(pod)
             and all(self.truth.is_barred(node, volume) for volume in volumes)
         )
 
@@ -590,6 +589,18 @@ def _workload(namespace: str, pod: str) -> str:
     if pod.startswith(_LAUNCHER):
         pod = pod.removeprefix(_LAUNCHER).rpartition("-")[0]
     return f"{namespace}/{pod}"
+
+
+def _writes_to_host(pod: Json) -> bool:
+    spec = pod["spec"]
+    written = {
+        mount["name"]
+        for container in (*spec["containers"], *(spec.get("initContainers") or ()))
+        for mount in container.get("volumeMounts") or ()
+        if not mount.get("readOnly")
+    }
+    volumes = spec.get("volumes") or ()
+    return any("hostPath" in volume and volume["name"] in written for volume in volumes)
 
 
 def _now() -> float:
