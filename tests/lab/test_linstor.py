@@ -2,6 +2,7 @@
 
 import pytest
 
+from backstay.lab import shipped
 from backstay.lab.linstor_spec import LinstorClass, LinstorSpec, What
 from backstay.lab.play import play
 from backstay.lab.scenario import BadScenario, dump, load
@@ -131,3 +132,15 @@ def test_a_case_that_is_made_smaller_keeps_to_the_nodes_that_are_left() -> None:
     left = spec.on(("n1", "n2", "n3"))
     assert list(left.wrongs(("n1", "n2", "n3"), {})) == []
     assert left.classes["linstor"].replicas == ("n1",)
+
+
+def test_linstor_is_said_to_be_back_when_it_has_spoken_and_not_before() -> None:
+    """The stream to the controller that died with the node looks open until somebody notices."""
+    played = play(shipped.find("drbd-controller-dies-with-the-node"))
+    (starts,) = [
+        line.at
+        for line in played.timeline
+        if line.what.startswith("linstor-controller") and "starts" in line.what
+    ]
+    (back,) = [line.at for line in played.timeline if line.what.startswith("LinstorIsBack")]
+    assert back > starts + 5, "it takes that long until it listens"

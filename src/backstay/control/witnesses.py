@@ -40,9 +40,15 @@ class Witnesses:
             for workload in await self._guard.succeed(node, term=term, incident=incident):
                 self._awaited[node] = loop.time()
                 told(Reason.LinstorReplaced.because(workload=workload, node=node))
-        elif node in self._awaited and self._source.promotions.connected:
+        elif node in self._awaited and self._has_spoken(since=self._awaited[node]):
             seconds = round(loop.time() - self._awaited.pop(node))
             told(Reason.LinstorIsBack.because(seconds=seconds, node=node))
+
+    def _has_spoken(self, *, since: float) -> bool:
+        """A stream that still looks open proves nothing: it may be that of the dead one."""
+        now = asyncio.get_running_loop().time()
+        age = None if self._source is None else self._source.age(now)
+        return age is not None and age < now - since
 
     def forget(self, node: str) -> None:
         self._awaited.pop(node, None)
