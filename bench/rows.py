@@ -169,6 +169,14 @@ ROWS = (
         bar=Bar("less than 1 s for 5,000 events", lambda row: row.ours < 1),
     ),
     Row(
+        name="linstor.lag_ms",
+        unit="ms",
+        ours=Contender("backstay", "bench.lagging:ours", 1_000, 20),
+        peer=Contender("one by one, as v0.x", "bench.lagging:one_by_one", 1_000, 20),
+        most_rounds=2,  # Virtual time does not vary.
+        bar=Bar("at most 500 ms after the grace, with 1,000 volumes", lambda row: row.ours <= 500),
+    ),
+    Row(
         name="controller.idle_cpu_percent_1000_nodes",
         unit="%",
         ours=Contender("backstay run", "bench.controlling:our_cpu", 60, 2),

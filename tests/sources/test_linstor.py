@@ -218,7 +218,7 @@ def test_the_options_are_read_anew_wherever_they_are_set() -> None:
         assert "quorum is not set" in (staged.objection() or "")
         staged.lab.database.set_property(QUORUM, "majority")
         staged.lab.database.set_property(TWO_PRIMARIES, "yes")
-        await asyncio.sleep(3)
+        await asyncio.sleep(20)
         assert "two primaries" in (staged.objection() or "")
 
     seen(scene)

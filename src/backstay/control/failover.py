@@ -16,6 +16,7 @@ looks at everything else itself.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -38,7 +39,7 @@ from backstay.decide.policy import terms_of
 from backstay.decide.proof import refuted
 from backstay.decide.storm import is_storm
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import Conflict, NotFound
+from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
 from backstay.model.evidence import Scope
@@ -54,6 +55,8 @@ from backstay.seam.clock import Rng
 from backstay.sources.fences import FenceSource
 from backstay.sources.linstor import LinstorSource
 from backstay.sources.nodes import NodeSource
+
+_log = logging.getLogger("backstay.failover")
 
 _PARALLEL = 8
 
@@ -222,16 +225,14 @@ class FailoverLoop:
         incident = await self._incident_of(snapshot, term)
         moments: list[Why] = []
         told = partial(self._note, snapshot, moments)
-        outcome, freed = Outcome(), ""
         await self._witnesses.bring_back(snapshot, incident, term=term, told=told)
+        outcome, freed = Outcome(), await self._free(snapshot, decision, incident, moments, term)
         if decision.releases:
-            outcome = await self._release(snapshot, incident, moments, term)
-        else:
-            freed = await self._volumes.free(
-                snapshot, incident, term=term, told=told
-            ) or await self._fences.put_up(snapshot, decision, incident, term=term, told=told)
-            if decision.rescues:
-                freed = await self._machines.rescue(name, term=term, incident=incident, told=told)
+            outcome, freed = await self._release(snapshot, incident, moments, term), ""
+        elif not freed:
+            freed = await self._fences.put_up(snapshot, decision, incident, term=term, told=told)
+        if decision.rescues and not decision.releases:
+            freed = await self._machines.rescue(name, term=term, incident=incident, told=told)
         laps = self._laps_of(snapshot)
         advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome, laps)
         arrived = await self._arrivals.look(snapshot.facts, incident, laps, self._observer.policy)
@@ -253,6 +254,28 @@ class FailoverLoop:
         # Its node may stay dead for days, and the next one may die in a minute.
         self._history.read([incident.row])
         return self._take_stock(snapshot, decision, incident, outcome)
+
+    async def _free(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        incident: OpenIncident,
+        moments: list[Why],
+        term: Term,
+    ) -> str:
+        """The volumes of what was released before, for which somebody waits. If that fails, what
+        is still to be released does not wait for it."""
+        told = partial(self._note, snapshot, moments)
+        try:
+            freed = await self._volumes.free(snapshot, incident, term=term, told=told)
+        except KubeError as error:
+            if not decision.releases:
+                raise
+            _log.info("volumes of %s are not freed yet: %s", decision.node, error)
+            return ""
+        if freed:
+            incident.became(freed)
+        return freed
 
     async def _release(
         self, snapshot: Snapshot, incident: OpenIncident, moments: list[Why], term: Term

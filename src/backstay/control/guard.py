@@ -380,22 +380,31 @@ class Guard:
 
     async def _detach(self, decided: Plan, term: Term) -> Freed:
         """What has changed meanwhile, or could not be done, is left for the next look."""
+        turns = asyncio.Semaphore(_PARALLEL)
         left: set[str] = set()
-        outvoted: list[Attachment] = []
-        for attachment in decided.detach:
-            try:
-                await attachments.detach(self._client, attachment, not_after=term.require())
-                outvoted += [attachment] if attachment.pv in decided.outvoted else []
-            except NotFound:
-                continue
-            except KubeError as error:
-                _log.info("%s is not detached yet: %s", attachment.pv, error)
-                left.add(attachment.pv)
+        ours: set[str] = set()
+
+        async def one(attachment: Attachment) -> None:
+            async with turns:
+                try:
+                    await attachments.detach(self._client, attachment, not_after=term.require())
+                except NotFound:
+                    return
+                except KubeError as error:
+                    _log.info("%s is not detached yet: %s", attachment.pv, error)
+                    left.add(attachment.pv)
+                else:
+                    ours.add(attachment.pv)
+
+        async with asyncio.TaskGroup() as group:
+            for attachment in decided.detach:
+                group.create_task(one(attachment))
         done = len(decided.detach) - len(left)
         settled = frozenset(each for each in decided.settled if each.pv not in left)
         said = () if left else decided.said
         outcome = f"detached {done} of {len(decided.detach)} volumes"
-        return Freed(settled, said, outcome, tuple(outvoted))
+        outvoted = tuple(a for a in decided.detach if a.pv in ours & decided.outvoted)
+        return Freed(settled, said, outcome, outvoted)
 
     async def _each(
         self,

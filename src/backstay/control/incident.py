@@ -80,11 +80,15 @@ class OpenIncident:
         self, step: Step, names: tuple[str, ...], *, epoch: int, not_after: float
     ) -> None:
         """Says what is about to be done. One that a crash left open is closed by the same write."""
-        status = self.row.status
-        if telling.unsettled(status):
-            self.row = msgspec.structs.replace(self.row, status=telling.settled(status, _CUT_OFF))
+        self.became(_CUT_OFF)
         intent = Intent(step, epoch, names, self._book.now_text)
         self.row = await self._book.intend(self.row, intent, not_after=not_after)
+
+    def became(self, outcome: str) -> None:
+        """What became of what was announced last, for whatever is written next."""
+        status = self.row.status
+        if telling.unsettled(status):
+            self.row = msgspec.structs.replace(self.row, status=telling.settled(status, outcome))
 
     async def tell(
         self,

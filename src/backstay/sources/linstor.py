@@ -38,10 +38,13 @@ from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload
 from backstay.sources.nodes import NodeSource
 
-_AT_ONCE = 16
+_AT_ONCE = 32
 """How many questions are under way at a time."""
 
 _MOMENT = 0.01
+
+_NOW_AND_THEN = 15.0
+"""Seconds."""
 
 
 class LinstorTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +108,7 @@ class LinstorSource:
         """Since when all others have lost the node, even if it calls itself primary."""
         self._known: set[str] = set()
         self._due: set[str] = set()
+        self._everything_at = 0.0
         self._news = asyncio.Event()
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._subscribers: list[Callable[[str], None]] = []
@@ -152,7 +156,10 @@ class LinstorSource:
                 await self._look_at(self._interesting())
 
     def watch(self, nodes: Sequence[NodeFacts]) -> None:
-        self._watched = frozenset(node.name for node in nodes)
+        names = frozenset(node.name for node in nodes)
+        if not names <= self._watched:
+            self._everything_at = 0.0
+        self._watched = names
         self._news.set()
 
     def testimony(self, node: NodeFacts) -> Testimony:
@@ -163,9 +170,18 @@ class LinstorSource:
             # Nothing would rest on the answers, and others have no time to wait for them.
             return Testimony()
         started = asyncio.get_running_loop().time()
-        mine = {resource for resource, name in self._tracks if name == node.name}
-        await self._look_at(mine | resources_of(workloads, self._terms.driver))
+        await self._look_at(
+            self._shut_out_from(node.name) | resources_of(workloads, self._terms.driver)
+        )
         return self._testimony(node.name, after=started)
+
+    def _shut_out_from(self, node: str = "") -> set[str]:
+        """The resources that this node, or any, is shut out of by their last look."""
+        return {
+            resource
+            for (resource, name), sight in self._tracks.items()
+            if sight.since is not None and node in ("", name)
+        }
 
     def _testimony(self, node: str, *, after: float) -> Testimony:
         deaf = self._deaf
@@ -221,7 +237,13 @@ class LinstorSource:
                 pass
 
     def _interesting(self) -> set[str]:
-        due, self._due = self._due, set()
+        """What was hinted at, and what must be seen to last. All else that a silent node has a
+        replica of is looked at now and then, so that it can be told how things stand there."""
+        due, self._due = self._due | self._shut_out_from(), set()
+        now = asyncio.get_running_loop().time()
+        if now < self._everything_at:
+            return due
+        self._everything_at = now + _NOW_AND_THEN
         tracked = {resource for resource, _ in self._tracks}
         silent = {
             name for name, hints in self._hints.items() if not self._watched.isdisjoint(hints)
