@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstay.lab import cases, guest_cases, policy_cases
+from backstay.lab import cases, guest_cases, linstor_cases, policy_cases
 from backstay.lab.bugs import BUGS, Bug
 from backstay.lab.invariants import INVARIANTS
 from backstay.lab.liveness import PROMISES
@@ -11,7 +11,7 @@ from backstay.lab.scenario import Scenario, dump, load
 
 CASES = [
     each
-    for room in (cases, guest_cases, policy_cases)
+    for room in (cases, guest_cases, linstor_cases, policy_cases)
     for each in vars(room).values()
     if isinstance(each, Scenario)
 ]

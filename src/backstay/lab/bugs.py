@@ -7,9 +7,6 @@ that must catch it there; tests/lab holds them to it, and the shipped controller
 the same case unharmed. The shipped rooms contain no switch for any of this.
 """
 
-from dataclasses import dataclass, field
-
-from backstay.app import Parts
 from backstay.decide import failover
 from backstay.decide.failover import CHAIN
 from backstay.lab import cases, guest_cases, policy_cases
@@ -89,29 +86,15 @@ from backstay.lab.broken_storage import (
     WithRashFences,
     WithRashVolumes,
 )
-from backstay.lab.scenario import Scenario
-
-
-@dataclass(frozen=True)
-class Bug:
-    """``guard`` is what it takes away, as the shipped code calls it."""
-
-    name: str
-    sentence: str
-    guard: str
-    caught_by: frozenset[str]
-    instead: Parts
-    case: Scenario = field(default=cases.DEATH)
-
-
-_CAUGHT_IN_LIFE = frozenset({"NoDeleteWithoutEvidence", "NoHealthyGuestStopped", "NoBystander"})
+from backstay.lab.bug import CAUGHT_IN_LIFE, Bug
+from backstay.lab.linstor_bugs import LINSTOR_BUGS
 
 BUGS: tuple[Bug, ...] = (
     Bug(
         "silence-is-death",
         "Silence counts as death.",
         "decide/failover.py: is_it_proven",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"chain": chain_without(failover.is_it_proven), "guard": WithoutEvidence},
         cases.CUT_OFF,
     ),
@@ -166,7 +149,7 @@ BUGS: tuple[Bug, ...] = (
         "word-for-another-boot",
         "A confirmation of an earlier boot counts for this one.",
         "decide/proof.py: is_about",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"observer": OfAnyBoot},
         cases.EARLIER_BOOT,
     ),
@@ -174,7 +157,7 @@ BUGS: tuple[Bug, ...] = (
         "forgets-last-renewal",
         "A confirmation does not remember the last sign of life before it.",
         "decide/proof.py: void",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"observer": WithoutLastRenewal},
         cases.LIFE_UNSEEN,
     ),
@@ -182,7 +165,7 @@ BUGS: tuple[Bug, ...] = (
         "ignores-life",
         "Life does not refute a confirmation.",
         "decide/proof.py: refuted",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"observer": ForAllTimes},
         cases.LIFE_SEEN,
     ),
@@ -206,7 +189,7 @@ BUGS: tuple[Bug, ...] = (
         "presumes-from-one-place",
         "Silence that was seen from one place is enough.",
         "decide/proof.py: why_not_presumed",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"reach": FromOnePlace},
         cases.SEEN_FROM_ONE_PLACE,
     ),
@@ -222,7 +205,7 @@ BUGS: tuple[Bug, ...] = (
         "presumes-behind-a-firewall",
         "Silence counts although nobody else could be reached either.",
         "decide/proof.py: sound_silences",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"reach": WithoutProof},
         cases.BEHIND_A_FIREWALL,
     ),
@@ -230,7 +213,7 @@ BUGS: tuple[Bug, ...] = (
         "ignores-refusals",
         "A machine that takes or refuses a connection counts as silent.",
         "sources/reach.py: _ask_port",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"reach": OnlyKubelets},
         cases.FROZEN,
     ),
@@ -238,7 +221,7 @@ BUGS: tuple[Bug, ...] = (
         "ignores-answers",
         "That something at the node answers is not looked at.",
         "decide/failover.py: does_node_answer",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"reach": WithoutAnswers},
         cases.DEAF_TO_THE_API,
     ),
@@ -342,7 +325,7 @@ BUGS: tuple[Bug, ...] = (
         "inherits-evidence",
         "What an incident records as evidence counts as evidence.",
         "decide/proof.py: proofs",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"loop": LoopOfAnHeir, "guard": GuardOfAnHeir},
         cases.WITHDRAWN,
     ),
@@ -540,7 +523,7 @@ BUGS: tuple[Bug, ...] = (
         "believes-any-phase",
         "That a VMI is said to have failed counts as the word of its virt-handler.",
         "sources/guests.py: _stops",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"guests": WithoutNextHeartbeat},
         guest_cases.SAID_TO_HAVE_FAILED,
     ),
@@ -548,7 +531,7 @@ BUGS: tuple[Bug, ...] = (
         "removes-before-the-stop",
         "A guest that was asked to stop counts as one that has stopped.",
         "sources/guests.py: _stops",
-        _CAUGHT_IN_LIFE | {"OneWriter"},
+        CAUGHT_IN_LIFE | {"OneWriter"},
         {"guests": AskedIsDone},
         guest_cases.DEAF_WHEN_ASKED,
     ),
@@ -645,6 +628,7 @@ BUGS: tuple[Bug, ...] = (
         {"loop": WithoutMissing},
         cases.INCIDENT_DELETED,
     ),
+    *LINSTOR_BUGS,
 )
 
 

@@ -103,7 +103,7 @@ class LabCluster:
             hold=settings("", factor).lease_times.hold,
             knocks=Knocks(factor, _contacts(ground), self._processes),
         )
-        self.inspector = Inspector(self.witness, factor=factor)
+        self.inspector = Inspector(self.witness, linstor=linstor, factor=factor)
         self.embedded = EmbeddedCluster(
             ground, timers=timers, front=self.witness.front, network=calico, devices=linstor
         )

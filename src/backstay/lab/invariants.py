@@ -11,6 +11,7 @@ NoDeleteWithoutEvidence  what is removed was marked before, on a node whose deat
                          for and that has shown no life since
 EvidenceScope            volumes are taken from a node only on proof about it or about them, if
                          nothing there uses them; and it is put out of service only if all may go
+                         (what rests on DRBD's word alone: ``drbd_rules.py``)
 ProofAfterBarrier        what a removal rests on was looked at after the pod had been marked
 Preconditions            every deletion names uid and resourceVersion, every taint the version of
                          its node: what is held up on its way changes only what its sender saw
@@ -60,6 +61,7 @@ from backstay.apis.machines import MIGRATIONS
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
+from backstay.lab.drbd_rules import DrbdsWord
 from backstay.lab.guest_rules import as_policy_says, asks_kubevirt, has_stopped
 from backstay.lab.linstor_rules import may_be_succeeded
 from backstay.lab.liveness import Patience, Promise, Repetition
@@ -85,6 +87,7 @@ from backstay.model.labels import (
     VM_NAME,
 )
 from backstay.sim.api.store import Commit
+from backstay.sim.linstor.storage import Linstor
 from backstay.sim.nodes.truth import Entry, Running, What
 
 Json = Mapping[str, Any]
@@ -119,7 +122,9 @@ class Inspector:
     """Asks every invariant, and every promise, about all that happens. ``checked`` counts what
     happened; ``accepted`` are the risks that somebody else has taken (see the module)."""
 
-    def __init__(self, witness: Witness, *, factor: float = 1.0) -> None:
+    def __init__(
+        self, witness: Witness, *, linstor: Linstor | None = None, factor: float = 1.0
+    ) -> None:
         self.checked = 0
         self.broken: list[Breach] = []
         self.accepted: list[Breach] = []
@@ -130,6 +135,7 @@ class Inspector:
             Patience(witness, factor=factor),
             Repetition(factor=factor),
             Pace(witness),
+            *([] if linstor is None else [DrbdsWord(witness, linstor, factor=factor)]),
         )
         witness.watch(self._look_at)
 
