@@ -67,8 +67,7 @@ class Scene:
             identity="ha-1",
             namespace="ha-controller",
             lease="piraeus-ha-controller",
-            linstor=access_from({"LS_CONTROLLERS": URL}),
-            **more,
+            **{"linstor": access_from({"LS_CONTROLLERS": URL})} | more,
         )
 
         async def main(seams: Seams) -> None:
@@ -218,3 +217,14 @@ def test_it_answers_probes_while_linstor_is_away_and_says_that_it_is() -> None:
         assert "LINSTOR" in noted, "so that commands can show it"
 
     play(story)
+
+
+def test_a_linstor_that_was_never_there_is_told_by_the_numbers_that_alerts_go_by() -> None:
+    async def story(scene: Scene) -> None:
+        read = parse(scene.app.metrics())
+        assert read.value("backstay_evidence_source_age_seconds", source="linstor") > 30
+        assert read.value("backstay_linstor_stream_connected") == 0
+        assert read.value("backstay_linstor_last_resync_age_seconds") == float("inf")
+        assert scene.app.standing()[-1] == "LINSTOR's events are not heard, and never were."
+
+    play(story, linstor=access_from({"LS_CONTROLLERS": "nowhere.example"}))

@@ -99,6 +99,7 @@ class LinstorSource:
         self._interval = interval
         self._patience = patience
         self._trouble = ""
+        self._began: float | None = None
         self._looked_at: float | None = None
         self._watched: frozenset[str] = frozenset()
         self._hints: dict[str, dict[str, bool | None]] = {}
@@ -131,7 +132,9 @@ class LinstorSource:
         return f"LINSTOR's events are not heard{because}"
 
     def age(self, now: float) -> float | None:
-        heard = [each for each in (self.promotions.last_renewed, self._looked_at) if each]
+        """Since it was last heard of; while it never was, since we began to listen."""
+        moments = (self._began, self.promotions.last_renewed, self._looked_at)
+        heard = [each for each in moments if each is not None]
         return now - max(heard) if heard else None
 
     def notes(self, now: float) -> list[Why]:
@@ -147,6 +150,7 @@ class LinstorSource:
         ]
 
     async def run(self) -> NoReturn:
+        self._began = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 self.promotions.run(self._heard, self._renewed), name="linstor-events"
