@@ -117,11 +117,12 @@ def removals(done: Played) -> int:
     return sum(line.what.startswith("removes the pod") for line in done.timeline)
 
 
-def test_a_failover_goes_on_when_the_leader_dies() -> None:
+@pytest.mark.parametrize("deed", ["mark", "removal"])
+def test_a_failover_goes_on_when_the_leader_dies(deed: str) -> None:
     """What the leader had begun and not finished, its successor did not take up."""
     done = played(
         "{at: 5, do: kill, node: n1}",
-        "{at: 6, do: kill-controller, controller: leader, after: mark}",
+        f"{{at: 6, do: kill-controller, controller: leader, after: {deed}}}",
         expect="recovered: [db-0]",
     )
     assert len(leaders(done)) == 1, "the second one took over"
