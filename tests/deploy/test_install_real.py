@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from backstay import __version__
 from backstay.apis.backstay import CONFIGS, CONFIRMATIONS
 from backstay.apis.definitions import definitions
 from backstay.cli.documents import as_yaml
@@ -141,6 +142,11 @@ PIRAEUS: list[dict[str, Any]] = [
 ]
 
 
+def one_is_ours(pods: list[dict[str, Any]]) -> bool:
+    images = {pod["spec"]["containers"][0]["image"] for pod in pods}
+    return f"backstay:{__version__}" in images
+
+
 async def test_one_file_takes_the_place_of_the_piraeus_ha_controller(plane: ControlPlane) -> None:
     await plane.kubectl("apply", "-f", "-", stdin=as_yaml(PIRAEUS))
     await plane.kubectl("apply", "-f", "-", stdin=as_yaml(definitions()))
@@ -151,6 +157,8 @@ async def test_one_file_takes_the_place_of_the_piraeus_ha_controller(plane: Cont
     assert len(said.splitlines()) == len(drop_in())
     async with connect(plane) as admin:
         config = (await admin.get(CONFIGS, "cluster")).json()
+        # One after the other; without nodes it stays at the first.
+        await until(admin, PODS, one_is_ours, namespace="ha-controller")
     assert config["spec"]["mode"] == "Armed"
 
 
