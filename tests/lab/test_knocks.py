@@ -95,3 +95,18 @@ def test_a_knock_in_vain_ends_the_time_in_which_somebody_was_met_each_time() -> 
     contact.tried(16.0)
     contact.met(16.0)
     assert (contact.met_since, contact.met_at) == (16.0, 16.0)
+
+
+def test_whoever_was_met_a_moment_ago_may_not_have_been_told_of_yet() -> None:
+    contact = Contact(tried_at=NOW - 5, in_vain_since=NOW - 200)
+    contact.tried(NOW - 0.1)
+    contact.met(NOW - 0.1)
+    assert against(n2=contact) == ""
+
+
+def test_whoever_is_met_again_and_again_was_not_silent() -> None:
+    contact = Contact(tried_at=NOW - 45, in_vain_since=NOW - 200)
+    for moment in (NOW - 40, NOW - 5):
+        contact.tried(moment)
+        contact.met(moment)
+    assert against(n2=contact) == "it had been knocked at in vain from 1 places only"

@@ -100,14 +100,17 @@ class Observer:
         return self._snapshot(facts, policy, confirmations, said)
 
     async def _ask(self, name: str) -> Testimony:
-        """All sources at once, each looking anew."""
+        """All sources at once, each looking anew. While the slowest one looked, another may have
+        been answered at the node: that is asked for last, like the lease."""
         facts, watched = self._nodes.facts(name), self.watched.get(name)
         if facts is None or watched is None:
             return Testimony()
         workloads = watched.workloads or ()
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(s.ask(facts, workloads)) for s in self._sources]
-        return _joined([task.result() for task in asked])
+        meanwhile = (answer for s in self._sources for answer in s.testimony(facts).answers)
+        said = _joined([task.result() for task in asked])
+        return said.joined(Testimony(answers=tuple(meanwhile)))
 
     async def read_workloads(self, name: str) -> None:
         """What runs on the node now. What hardly changes is looked up once for each pod."""

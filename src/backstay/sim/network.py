@@ -322,12 +322,13 @@ class _Serve:
 class Contact:
     """What came of the attempts of one process to connect to another: when it was last tried, when
     somebody was last met, since when somebody was met each time (until then), and since when it has
-    been tried in vain. In true time."""
+    been tried in vain, now or until somebody was met. In true time."""
 
     tried_at: float = -math.inf
     met_at: float = -math.inf
     met_since: float = math.inf
     in_vain_since: float | None = None
+    in_vain_before: float | None = None
 
     def tried(self, now: float) -> None:
         self.tried_at = now
@@ -336,7 +337,7 @@ class Contact:
     def met(self, now: float) -> None:
         failed_before = self.in_vain_since != self.tried_at
         if failed_before or self.met_since == math.inf:
-            self.met_since = now
+            self.met_since, self.in_vain_before = now, self.in_vain_since
         self.met_at, self.in_vain_since = now, None
 
 
