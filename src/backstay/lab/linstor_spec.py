@@ -89,7 +89,7 @@ class _Part(
 class LinstorClass(_Part, frozen=True):
     """How volumes are replicated. ``level`` is where quorum and two primaries are set: for each
     resource, for the group of its class, for all of LINSTOR, or nowhere. ``renamed``: resources are
-    not called like their volumes."""
+    not called like their volumes, and handles say which volume of the resource it is."""
 
     replicas: tuple[str, ...] = ()
     tie_breaker: str = ""
@@ -117,6 +117,7 @@ class LinstorClass(_Part, frozen=True):
             behaviour | (self.props if self.level == "resource" else {}),
             self.props if self.level == "group" else {},
             prefix="disk-" if self.renamed else "pvc-",
+            suffix="/0" if self.renamed else "",
         )
 
 

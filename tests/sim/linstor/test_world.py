@@ -157,6 +157,22 @@ def test_a_volume_is_given_a_diskless_replica_where_it_has_none_and_it_goes_agai
     play(story, replicas=replicas)
 
 
+def test_a_tie_breaker_is_a_diskless_replica_while_it_is_used() -> None:
+    replicas = {"n1": Kind.TIE_BREAKER, "n2": Kind.DISKFUL, "n3": Kind.DISKFUL}
+
+    async def story(rig: Rig) -> None:
+        await rig.run_database(on="n1")
+        assert rig.replicas["n1"] == "diskless"
+        assert rig.writers == ["n1"]
+        await rig.keep_out("n1")
+        rig.prefer("n2")
+        await rig.client.delete(PODS, "db-0", namespace="default")
+        await rig.until(lambda: rig.copies == ["n2"])
+        assert rig.replicas["n1"] == "tie-breaker"
+
+    play(story, replicas=replicas)
+
+
 def test_nothing_is_attached_while_linstors_controller_is_away() -> None:
     async def story(rig: Rig) -> None:
         await rig.run_database()

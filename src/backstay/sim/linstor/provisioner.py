@@ -54,7 +54,7 @@ class Provisioner(Controller[Key]):
         shared = bool(_SHARED & set(claim["spec"].get("accessModes") or ()))
         self._linstor.add_volume(name, Volume(shown.lower(), shared))
         self._linstor.database.define(shown, placement.replicas, group=group, props=placement.props)
-        self._desk.create(VOLUMES, _volume(name, shown, claim))
+        self._desk.create(VOLUMES, _volume(name, f"{shown}{placement.suffix}", claim))
 
 
 def _volume(name: str, handle: str, claim: Json) -> dict[str, Any]:

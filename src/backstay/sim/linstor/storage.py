@@ -55,6 +55,8 @@ class Placement:
     group_props: Props = field(default_factory=dict)
     prefix: str = "pvc-"
     """What stands before the uid of a claim in the name of its resource; the volume's is pvc-."""
+    suffix: str = ""
+    """What stands behind that name in the handle of the volume: which one of the resource it is."""
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Volume:
     resource: str
     shared: bool
     allowed_two: bool = False
+    tie_breakers: set[str] = field(default_factory=set)
+    """The nodes whose replicas are nothing but that, except while the volume is attached there."""
 
 
 class Linstor:
@@ -185,6 +189,9 @@ class Linstor:
         replicas = self.drbd.resources[mine.resource].replicas
         if node not in replicas:
             self.drbd.add_diskless(mine.resource, node)
+        elif replicas[node].kind is Kind.TIE_BREAKER:
+            mine.tie_breakers.add(node)
+            replicas[node].kind = Kind.DISKLESS
         in_use = any(each.is_primary for name, each in replicas.items() if name != node)
         if mine.shared and in_use and not mine.allowed_two:
             mine.allowed_two = True
@@ -202,6 +209,9 @@ class Linstor:
             mine.allowed_two = False
             self.database.set_property(TWO_PRIMARIES, None, resource=mine.resource)
         there = replicas.get(node)
+        if there is not None and node in mine.tie_breakers:
+            mine.tie_breakers.discard(node)
+            there.kind = Kind.TIE_BREAKER
         # One whose node does not answer stays on the list until it does.
         goes = there is not None and there.kind is Kind.DISKLESS and not there.is_primary
         if goes and self._answers(node):
