@@ -84,7 +84,7 @@ class Knocks:
 
     def _was_silent(self, contact: Contact, at: float, patience: float, recent: float) -> bool:
         since = contact.in_vain_since
-        if since is None and at - contact.met_at <= _NEWS * self.factor:
+        if since is None and at - contact.met_since <= _NEWS * self.factor:
             # Somebody was met a moment ago, of which whoever asks need not have heard.
             since = contact.in_vain_before
         return since is not None and at - since >= patience and at - contact.tried_at <= recent
