@@ -3,7 +3,8 @@
 import pytest
 
 from backstay.lab import cases, guest_cases, linstor_cases, policy_cases
-from backstay.lab.bugs import BUGS, Bug
+from backstay.lab.bug import Bug
+from backstay.lab.bugs import BUGS
 from backstay.lab.invariants import INVARIANTS
 from backstay.lab.liveness import PROMISES
 from backstay.lab.play import play

@@ -7,7 +7,8 @@ import click
 import msgspec
 
 from backstay.cli.output import columns, output_option, show
-from backstay.lab.bugs import BUGS, Bug
+from backstay.lab.bug import Bug
+from backstay.lab.bugs import BUGS
 
 
 class Listed(msgspec.Struct, frozen=True):
