@@ -43,11 +43,17 @@ def test_as_a_kubectl_plugin_it_calls_itself_so() -> None:
     assert said.stdout.startswith("Usage: kubectl backstay ")
 
 
-def test_options_without_a_command_are_met_with_one() -> None:
+def test_the_arguments_of_the_piraeus_ha_controller_run_the_controller() -> None:
     """As they come from a Deployment whose image alone was exchanged."""
-    said = backstay("--leader-election=true", "--v=5")
+    said = backstay("--v=5", "--leader-election=true", "--leader-election-lease-name=ha-1")
     assert said.returncode == 1
-    assert said.stderr.splitlines()[-1].endswith("such as: backstay run --leader-election")
+    assert said.stderr.startswith("Error: No cluster to talk to")
+
+
+def test_other_options_without_a_command_are_met_with_one() -> None:
+    said = backstay("--kubeconfig", "/x", "status")
+    assert said.returncode == 1
+    assert said.stderr.splitlines()[-1].endswith("such as: backstay run --kubeconfig")
 
 
 def test_a_mistyped_command_is_met_with_the_one_that_was_meant() -> None:

@@ -12,14 +12,21 @@ import click
 
 
 class LazyGroup(click.Group):
-    """See the module. ``modules`` is what the names of the modules begin with."""
+    """See the module. ``modules`` is what the names of the modules begin with. ``otherwise`` is
+    the command that options without one are meant for, if one of them begins like these."""
 
     def __init__(
-        self, *args: Any, lazy: Mapping[str, str], modules: str = "backstay.cli.", **kwargs: Any
+        self,
+        *args: Any,
+        lazy: Mapping[str, str],
+        modules: str = "backstay.cli.",
+        otherwise: tuple[str, tuple[str, ...]] = ("", ()),
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._lazy = dict(lazy)
         self._modules = modules
+        self._otherwise = otherwise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._lazy)
@@ -37,10 +44,12 @@ class LazyGroup(click.Group):
             formatter.write_dl(sorted(self._lazy.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        command, beginnings = self._otherwise
+        if args and args[0].startswith("-") and any(each.startswith(beginnings) for each in args):
+            args = [command, *args]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            # So it is where the arguments of another program are handed over as they are.
             ctx.fail(
                 f"{error.option_name} comes before any command. Name one first, such as: "
                 f"{ctx.info_name} {self._usual} {error.option_name}"
@@ -48,7 +57,7 @@ class LazyGroup(click.Group):
 
     @property
     def _usual(self) -> str:
-        return "run" if "run" in self._lazy else next(iter(self._lazy))
+        return self._otherwise[0] or next(iter(self._lazy))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

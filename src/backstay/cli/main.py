@@ -39,9 +39,17 @@ _COMMANDS = {
 }
 
 
+# The arguments of the Piraeus HA controller, which has no commands, will do as they are.
+_PIRAEUS = (
+    "--leader-election", "--attacher-name", "--known-resource", "--new-resource",
+    "--pod-label-selector", "--reconcile-interval",
+)  # fmt: skip
+
+
 @click.group(
     cls=LazyGroup,
     lazy=_COMMANDS,
+    otherwise=("run", _PIRAEUS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Run 'backstay COMMAND --help' for the options of a command.",
 )
