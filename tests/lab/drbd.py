@@ -49,6 +49,8 @@ ONE_DATABASE = BASE + "workloads: {statefulSets: [{name: db, node: n1, claims: [
 DATABASE = "db-0"
 DISK = "data-1-db-0"
 """Its pod, and its claim."""
+ELSEWHERE = (["n2"], ["n3"])
+"""Where something of n1 can be found once it was moved: in one place."""
 
 
 class Scene:

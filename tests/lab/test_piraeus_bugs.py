@@ -30,6 +30,7 @@ from backstay.sim.process import State
 from tests.lab.drbd import (
     DATABASE,
     DISK,
+    ELSEWHERE,
     FAILED_OVER,
     LABEL,
     LABELLED_ONLY,
@@ -78,7 +79,7 @@ def test_a_detachment_that_failed_is_tried_again() -> None:
 
     scene = staged(ONE_DATABASE, refuse)
     assert len(refused) == 5
-    assert scene.places(DATABASE) == ["n2"]
+    assert scene.places(DATABASE) in ELSEWHERE
     assert scene.attached("n1") == set()
 
 
@@ -98,7 +99,7 @@ def test_a_stream_that_was_cut_is_opened_again() -> None:
         scene.happen(What.SILENCE_STREAMS)
         await scene.lose("n1")
 
-    assert staged(ONE_DATABASE, cut).places(DATABASE) == ["n2"]
+    assert staged(ONE_DATABASE, cut).places(DATABASE) in ELSEWHERE
 
 
 def played(*steps: str, expect: str, more: str = "") -> Played:
@@ -175,7 +176,7 @@ def test_a_workload_without_the_label_keeps_its_attachment(bystanders: Scene) ->
 
 def test_a_pod_that_has_finished_uses_nothing(bystanders: Scene) -> None:
     """A pod that had completed counted as a user of its volume."""
-    assert bystanders.places("after") in (["n2"], ["n3"])
+    assert bystanders.places("after") in ELSEWHERE
     assert "job-data" not in bystanders.attached("n1")
     assert "job" not in bystanders.touched
 
@@ -183,7 +184,7 @@ def test_a_pod_that_has_finished_uses_nothing(bystanders: Scene) -> None:
 def test_the_label_works_on_any_pod(bystanders: Scene) -> None:
     """Nobody could tell whether it worked on anything but a StatefulSet's."""
     for name in ("labelled", "set"):
-        assert bystanders.places(name) in (["n2"], ["n3"])
+        assert bystanders.places(name) in ELSEWHERE
     assert bystanders.why("bare")[0] == "NobodyStartsIt", "it is free for whoever makes another"
     assert bystanders.attached("n1") == {"plain-data"}
 
@@ -191,7 +192,7 @@ def test_the_label_works_on_any_pod(bystanders: Scene) -> None:
 def test_a_resource_of_another_name_than_its_volume_is_found(bystanders: Scene) -> None:
     """The resource was taken to be called like the volume."""
     assert bystanders.resource("other") != bystanders.volumes()["other"]
-    assert bystanders.places("renamed") in (["n2"], ["n3"])
+    assert bystanders.places("renamed") in ELSEWHERE
 
 
 def test_a_shared_volume_is_taken_from_the_lost_node_only() -> None:
@@ -270,8 +271,8 @@ def test_quorum_that_is_switched_on_later_protects_and_that_of_a_group_counts() 
         assert "quorum is off" in scene.why("late")[1]
         scene.linstor.database.set_property(QUORUM, "majority", resource=scene.resource(late))
         await asyncio.sleep(FAILED_OVER)
-        assert scene.places("late") in (["n2"], ["n3"])
-        assert scene.places("grouped") in (["n2"], ["n3"])
+        assert scene.places("late") in ELSEWHERE
+        assert scene.places("grouped") in ELSEWHERE
 
     classes = 'classes: {loose: {quorum: "off"}, group: {level: group}}'
     text = LABELLED_ONLY.replace("{controller: n3}", f"{{controller: n3, {classes}}}")
@@ -289,7 +290,7 @@ def test_a_question_that_failed_is_asked_again() -> None:
         faults.trouble = None
         await asyncio.sleep(FAILED_OVER)
 
-    assert staged(ONE_DATABASE, fail).places(DATABASE) == ["n2"]
+    assert staged(ONE_DATABASE, fail).places(DATABASE) in ELSEWHERE
 
 
 def test_an_error_of_linstor_or_a_watch_ends_nothing() -> None:
@@ -314,7 +315,7 @@ def test_an_error_of_linstor_or_a_watch_ends_nothing() -> None:
         process = scene.world.processes[scene.cluster.process_of("backstay-1")]
         assert process.state is State.RUNNING
 
-    assert staged(ONE_DATABASE, err).places(DATABASE) == ["n2"]
+    assert staged(ONE_DATABASE, err).places(DATABASE) in ELSEWHERE
 
 
 def test_a_satellite_that_is_called_online_and_is_dead_proves_nothing() -> None:
@@ -341,7 +342,7 @@ def test_two_leaders_are_never_there_and_would_do_no_harm() -> None:
     """One that had lost its lease went on as leader."""
     done = played(
         "{at: 5, do: kill, node: n1}",
-        "{at: 6, do: pause-controller, controller: leader, after: mark}",
+        "{at: 6, do: pause-controller, controller: leader, after: intent}",
         "{at: 100, do: resume-controller, controller: leader}",
         "{at: 102, do: delete-lease}",
         expect="recovered: [db-0]",
@@ -405,4 +406,4 @@ def test_it_ends_well_when_it_is_told_to() -> None:
         assert second not in ("", first), "nobody had to wait for the lease to run out"
         await scene.lose("n1")
 
-    assert staged(f"{ONE_DATABASE}controllers: 2\n", end).places(DATABASE) == ["n2"]
+    assert staged(f"{ONE_DATABASE}controllers: 2\n", end).places(DATABASE) in ELSEWHERE

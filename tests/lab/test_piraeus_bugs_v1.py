@@ -24,6 +24,7 @@ from tests.lab.drbd import (
     BASE,
     DATABASE,
     DISK,
+    ELSEWHERE,
     LABEL,
     LABELLED_ONLY,
     ONE_DATABASE,
@@ -33,7 +34,6 @@ from tests.lab.drbd import (
 )
 
 BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-ELSEWHERE = (["n2"], ["n3"])
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_io_that_was_suspended_for_a_snapshot_takes_nothing_away() -> None:
         assert not drbd.can_write(resource, "n1")
         await asyncio.sleep(60)
         scene.cluster.nodes["n1"].cut_off(Cut.API)
-        await asyncio.sleep(90)
+        await asyncio.sleep(180)
         assert drbd.resources[resource]["n1"].role is Role.PRIMARY
         drbd.hold_back(resource, "n1", on=False)
         assert drbd.can_write(resource, "n1")
