@@ -52,6 +52,8 @@ class What(StrEnum):
     """Somebody allows it for every resource that does not say otherwise."""
     QUORUM_OFF = "quorum-off"
     """Somebody switches quorum off for every resource."""
+    QUORUM_ON = "quorum-on"
+    """Somebody sets it to a majority for every resource."""
 
     STALE = "stale"
     """It hears nothing new of any satellite, and does not notice."""

@@ -57,10 +57,10 @@ class LinstorStage:
         if what is What.ALLOW_TWO_PRIMARIES:
             linstor.database.set_property(TWO_PRIMARIES, "yes")
             return "allows two primaries"
-        if what is What.QUORUM_OFF:
+        if what in _QUORUMS:
             for name in linstor.database.definitions:
-                linstor.database.set_property(QUORUM, "off", resource=name)
-            return "has no quorum any more"
+                linstor.database.set_property(QUORUM, _QUORUMS[what], resource=name)
+            return f"has its quorum set to {_QUORUMS[what]}"
         return self._trouble(what, seconds)
 
     def _trouble(self, what: What, seconds: float) -> str:
@@ -122,5 +122,6 @@ class LinstorStage:
         return "stays online for LINSTOR, whatever happens"
 
 
+_QUORUMS = {What.QUORUM_OFF: "off", What.QUORUM_ON: "majority"}
 _STREAMS = frozenset({What.CUT_STREAMS, What.END_STREAMS, What.SILENCE_STREAMS})
 _TROUBLES: dict[str, Trouble] = {str(each): each for each in Trouble}
