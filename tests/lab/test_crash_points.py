@@ -7,10 +7,22 @@ from collections.abc import Iterator
 from itertools import count
 
 import msgspec
+import pytest
 
 from backstay.lab import cases
+from backstay.lab.linstor_spec import LinstorSpec
 from backstay.lab.play import Played, play
-from backstay.lab.scenario import LEADER, After, Do, PolicySpec, Scenario, Step
+from backstay.lab.scenario import (
+    LEADER,
+    After,
+    Claim,
+    Do,
+    PolicySpec,
+    Scenario,
+    StatefulSet,
+    Step,
+    Workloads,
+)
 from backstay.model.policy import Mode
 
 _FEWEST = 10
@@ -49,9 +61,9 @@ def _assert_it_is_over(played: Played) -> None:
     assert played.open == ()
 
 
-def _killed_after_each_write(story: Scenario) -> Iterator[Played]:
+def _killed_after_each_write(story: Scenario, *, first: int = 1, step: int = 1) -> Iterator[Played]:
     """Until there is no further write after which anybody could be killed."""
-    for writes in count(1):
+    for writes in count(first, step):
         played = _killed_after(writes, story)
         yield played
         if not _was_killed(played):
@@ -87,3 +99,22 @@ def test_a_standby_ends_what_a_leader_began_that_never_comes_back() -> None:
     assert _was_killed(played)
     _assert_all_is_well(played)
     _assert_it_is_over(played)
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_recovery_on_drbds_word_survives_a_crash_after_every_other_write(first: int) -> None:
+    """LINSTOR's controller is on the dead node as well, and is replaced first."""
+    story = Scenario(
+        name="on-drbds-word",
+        question="What if a node dies with LINSTOR's controller, and nobody confirms it?",
+        nodes=("n1", "n2", "n3"),
+        linstor=LinstorSpec(controller="n2"),
+        workloads=Workloads(
+            stateful_sets=(StatefulSet(name="db", node="n2", claims=(Claim.LINSTOR,)),)
+        ),
+        steps=(Step(at=5, do=Do.KILL, node="n2"),),
+        until=260.0,
+    )
+    for played in _killed_after_each_write(story, first=first, step=4):
+        assert (played.breaches, played.accepted) == ((), ())
+        assert (set(played.recovered), played.down, played.taints) == ({"db-0"}, (), ("n2",))
