@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstay.decide.detach import Holdings, Plan, consider, plan
+from backstay.decide.detach import Holdings, Plan, consider, plan, still_mounted
 from backstay.decide.failover import Snapshot
 from backstay.model.evidence import Fence, GuestStop, OutOfService, Testimony
 from backstay.model.node import Life
@@ -168,3 +168,24 @@ def test_pods_that_cannot_be_read_keep_the_node_in_service() -> None:
 def test_the_taint_waits_for_what_is_released_next() -> None:
     found = planned(changed(**(WITH_TAINT | {"workloads": (VM,)})))
     assert (found.taint, found.detach, found.settled) == (False, (), frozenset())
+
+
+# A node that is back
+
+
+def test_a_volume_of_what_was_released_that_is_still_mounted_keeps_the_node_closed() -> None:
+    owed = msgspec.structs.replace(OWED, handle="h")
+    why = still_mounted(changed(**RELEASED), [owed], {"csi^h"})
+    assert why is not None
+    assert "n1 is back, but still has disk of VM shop/till mounted" in why.sentence
+
+
+@pytest.mark.parametrize("mounted", [set[str](), {"csi^other"}, {"other^h"}])
+def test_other_mounts_are_no_reason_to_keep_it_closed(mounted: set[str]) -> None:
+    owed = msgspec.structs.replace(OWED, handle="h")
+    assert still_mounted(changed(**RELEASED), [owed], mounted) is None
+
+
+def test_a_volume_that_another_pod_there_uses_is_no_sign_of_the_old_one() -> None:
+    owed = msgspec.structs.replace(OWED, handle="h", pv="pv")
+    assert still_mounted(changed(), [owed], {"csi^h"}) is None

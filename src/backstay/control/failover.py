@@ -116,7 +116,7 @@ class FailoverLoop:
         self._quiet_since: dict[str, float] = {}
         """When what runs on a node was last read, if nothing was left to do about it."""
         self._in_a_storm = asyncio.Lock()
-        self._volumes = Volumes(guard, times=times, outvoted=teller.detached)
+        self._volumes = Volumes(client, guard, times=times, outvoted=teller.detached)
         self._fences = Fences(guard, fences, times=times)
         self._witnesses = Witnesses(guard, linstor, times=times)
 
@@ -423,10 +423,24 @@ class FailoverLoop:
             arrived = await self._arrivals.look(facts, incident, laps, self._observer.policy)
             await incident.tell(snapshot, decision, term=term, advances=arrived.advances)
         if facts.tainted and self._is_clean(snapshot, incident):
+            if incident is not None and await self._has_left_something(snapshot, incident, term):
+                return Again(_LATER)
             if not await self._lift_fences(snapshot, incident, term):
                 return Again(_FENCES)
             await self._guard.let_go(facts.name, uid=facts.uid, term=term)
         return Done()
+
+    async def _has_left_something(
+        self, snapshot: Snapshot, incident: OpenIncident, term: Term
+    ) -> bool:
+        """Whether it still has a volume that was taken from it while it was away."""
+        moments: list[Why] = []
+        told = partial(self._note, snapshot, moments)
+        left = await self._volumes.left_behind(snapshot, incident, told=told)
+        if moments:
+            decision = self._decide(snapshot)
+            await incident.tell(snapshot, decision, term=term, moments=moments)
+        return left
 
     async def _lift_fences(
         self, snapshot: Snapshot, incident: OpenIncident | None, term: Term

@@ -11,10 +11,12 @@ from backstay.control.guard import Guard
 from backstay.control.incident import OpenIncident
 from backstay.decide import detach
 from backstay.decide.failover import Snapshot
+from backstay.kube.client import KubeClient
 from backstay.kube.lease import Term
 from backstay.model.policy import Times
 from backstay.model.reasons import Why
 from backstay.model.storage import Attachment, Owed
+from backstay.sources.attachments import read_mounted
 
 
 class Volumes:
@@ -22,11 +24,13 @@ class Volumes:
 
     def __init__(
         self,
+        client: KubeClient,
         guard: Guard,
         *,
         times: Times,
         outvoted: Callable[[Iterable[Attachment]], None] = lambda _: None,
     ) -> None:
+        self._client = client
         self._guard = guard
         self._outvoted = outvoted
         self._times = times
@@ -57,6 +61,19 @@ class Volumes:
         self._say_once(node, freed.said, told)
         self._outvoted(freed.outvoted)
         return freed.outcome
+
+    async def left_behind(
+        self, snapshot: Snapshot, incident: OpenIncident, *, told: Callable[[Why], None]
+    ) -> bool:
+        """Whether the node is back and still has something mounted that was released from it."""
+        owed = incident.owed()
+        if not owed or incident.row.spec.boot_id != snapshot.facts.boot_id:
+            return False
+        mounted = await read_mounted(self._client, snapshot.facts.name)
+        why = detach.still_mounted(snapshot, owed, mounted)
+        if why is not None:
+            self._say_once(snapshot.facts.name, (why,), told)
+        return why is not None
 
     def _say_once(self, node: str, said: tuple[Why, ...], told: Callable[[Why], None]) -> None:
         known = self._said.setdefault(node, set())

@@ -16,7 +16,7 @@ something. ``plan`` says what:
 It says in words what stands in the way.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -80,6 +80,14 @@ def consider(snapshot: Snapshot, owed: Sequence[Owed], now: float, *, times: Tim
         said=_stays(snapshot, _awaited(unproven), _UNPROVEN),
         outvoted=frozenset(each.pv for each in due if grounds[each] is EvidenceKind.STORAGE_QUORUM),
     )
+
+
+def still_mounted(snapshot: Snapshot, owed: Sequence[Owed], mounted: Collection[str]) -> Why | None:
+    """What a node that is back still has of what was released, if it has: a pod that waits for a
+    write which nobody completes cannot be ended. What another pod there uses is no sign of it."""
+    here = {volume.pv for workload in snapshot.workloads for volume in workload.volumes}
+    left = [each for each in owed if each.device in mounted and each.pv not in here]
+    return next(iter(_told(Reason.StillMounted, snapshot, left)), None)
 
 
 def plan(

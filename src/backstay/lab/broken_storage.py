@@ -50,7 +50,20 @@ class _Rash(Volumes):
 class WithRashVolumes(FailoverLoop):
     def __init__(self, *args: Any, **rest: Any) -> None:
         super().__init__(*args, **rest)
-        self._volumes = _Rash(rest["guard"], times=self._times)
+        self._volumes = _Rash(self._client, rest["guard"], times=self._times)
+
+
+class _Blind(Volumes):
+    async def left_behind(
+        self, snapshot: Snapshot, incident: OpenIncident, *, told: Callable[[Why], None]
+    ) -> bool:
+        return False
+
+
+class GivesBackWhatIsMounted(FailoverLoop):
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self._volumes = _Blind(self._client, rest["guard"], times=self._times)
 
 
 class DetachesOnAnyWord(Guard):

@@ -26,9 +26,18 @@ from backstay.lab.broken_linstor import (
     WithoutMajority,
     WithoutPrimaries,
 )
+from backstay.lab.broken_storage import GivesBackWhatIsMounted
 from backstay.lab.bug import CAUGHT_IN_LIFE, Bug
 
 LINSTOR_BUGS: tuple[Bug, ...] = (
+    Bug(
+        "gives-back-what-is-mounted",
+        "A node that is back is given back although it has a volume of what was released mounted.",
+        "decide/detach.py: still_mounted",
+        frozenset({"Zombie"}),
+        {"loop": GivesBackWhatIsMounted},
+        linstor_cases.BACK_WITHOUT_STORAGE,
+    ),
     Bug(
         "ignores-quorum",
         "A volume whose quorum is off counts as one whose quorum is on.",

@@ -40,6 +40,20 @@ _FIREWALL = Step(at=1, do=Do.FIREWALL, controller="backstay-1")
 _FROZEN = (_FIREWALL, _n1(5, Do.FREEZE))
 """Nothing is heard of its programs, its satellite among them; its pods and its kernel go on."""
 
+BACK_WITHOUT_STORAGE = Scenario(
+    name="back-without-storage",
+    question="What if a node comes back while its storage is still cut off?",
+    nodes=_NODES,
+    linstor=_linstor(),
+    workloads=_DATABASE,
+    steps=(
+        *_between(4, Do.CUT_REPLICATION, *_BOTH),
+        _n1(5, Do.CUT),
+        _n1(150, Do.HEAL),
+    ),
+    until=215,
+)
+
 WITHOUT_QUORUM = Scenario(
     name="without-quorum",
     question="What if a node is cut off, and either side of the cut may write?",

@@ -441,6 +441,14 @@ class Reason(Enum):
         "Looked at again after the barrier, the storage still refuses the node. Whether the node "
         "is dead does not matter then to what has all its volumes there.",
     )
+    StillMounted = Entry(
+        "{node} is back, but still has {volumes} of {workload} mounted: it stays closed to new "
+        "pods.",
+        "What ran there was released while the node was away, and its kubelet cannot end it: it "
+        "waits for its storage, as a rule. Our taint goes when the kubelet says that it has let "
+        "go of the volume.",
+        "drbdadm status on {node}, or whatever its storage has; mend it, or reboot {node}",
+    )
     LinstorReplaced = Entry(
         "LINSTOR's controller ({workload}) was on {node}: it is marked as deleted, so that another "
         "starts elsewhere.",

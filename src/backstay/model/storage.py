@@ -34,6 +34,11 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool = False
 
     @property
+    def device(self) -> str:
+        """What a kubelet calls it while it is mounted, without what all have in common."""
+        return f"{self.driver}^{self.handle}"
+
+    @property
     def key(self) -> str:
         """The claim, as ``namespace/name``."""
         return f"{self.workload.split('/')[1]}/{self.claim}"

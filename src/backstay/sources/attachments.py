@@ -4,10 +4,15 @@ The API cannot be asked for those of one node, so all are listed, page by page. 
 node was proven dead and something was released from it, and not before.
 """
 
+import msgspec
+
 from backstay.apis.storage import ATTACHMENT_PROJECTION, ATTACHMENTS
 from backstay.kube.client import KubeClient
+from backstay.kube.resource import NODES
 from backstay.model.storage import Attachment
 from backstay.sources.lookups import list_all
+
+_CSI = "kubernetes.io/csi/"
 
 
 async def read_attachments(client: KubeClient, node: str) -> tuple[Attachment, ...]:
@@ -25,3 +30,19 @@ async def read_attachments(client: KubeClient, node: str) -> tuple[Attachment, .
         for row in page.rows
         if row.node == node and row.volume
     )
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    volumes_in_use: list[str] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
+
+
+async def read_mounted(client: KubeClient, node: str) -> frozenset[str]:
+    """What the kubelet says that it has mounted, for pods that are in the API or not, as
+    ``driver^handle``; by a quorum read. Raises ``KubeError``."""
+    live = (await client.get(NODES, node)).into(_Node)
+    in_use = live.status.volumes_in_use or ()
+    return frozenset(name.removeprefix(_CSI) for name in in_use if name.startswith(_CSI))
