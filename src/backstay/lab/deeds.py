@@ -144,6 +144,7 @@ class Deeds:
             Do.GARBLE_ADDRESSES: self._garble_addresses,
             Do.WRITE_BLOCKS: self._write_blocks,
             Do.CUT_REPLICATION: self._to_linstor(lambda on, step: on.cut(step.node, step.peer)),
+            Do.MUTE_REPLICATION: self._to_linstor(lambda on, step: on.mute(step.node, step.peer)),
             Do.MEND_REPLICATION: self._to_linstor(lambda on, step: on.mend(step.node, step.peer)),
             Do.STAY_ONLINE: self._to_linstor(lambda on, step: on.stay_online(step.node)),
             Do.FREE_REPLICA: self._to_linstor(lambda on, step: on.free(step.node)),

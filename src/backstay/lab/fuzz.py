@@ -91,10 +91,10 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         policy = with_policies(people, policy, [vm.name for vm in stage.workloads.vms])
         steps += _storm(replace(stage, dice=people))
     storage, linstor = Chance(seed, "linstor"), None
-    if storage.happens(0.15):
+    if storage.happens(0.2):
         linstor, workloads = replicated(storage, nodes, stage.workloads)
         stage = replace(stage, workloads=workloads)
-        steps += disturbed(storage, nodes, until=LONGEST)
+        steps += disturbed(storage, nodes, controllers=stage.controllers, until=LONGEST)
     if policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
         steps = [_not_forward(step) for step in steps]
     steps.sort(key=lambda step: step.at)

@@ -108,6 +108,10 @@ class LinstorStage:
         self._linstor.drbd.cut(node, peer)
         return f"and {peer} have no connection for DRBD"
 
+    def mute(self, node: str, peer: str) -> str:
+        self._linstor.drbd.cut(node, peer, one_way=True)
+        return f"is not heard by {peer} over DRBD's connection any more"
+
     def mend(self, node: str, peer: str) -> str:
         self._linstor.drbd.mend(node, peer)
         return f"and {peer} can have a connection for DRBD"

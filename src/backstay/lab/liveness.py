@@ -132,6 +132,8 @@ class Patience:
                 self._begin_anew(happening.at)
             case NODES.label, (_, node) if _boot(before) != _boot(after):
                 self._signs[node] = happening.at
+            case LEASES.label, (_OURS.namespace, _OURS.lease) if commit.deleted:
+                self._term = ("", 0)
             case LEASES.label, (_OURS.namespace, _OURS.lease):
                 self._notice_leader(after["spec"], happening.at)
 

@@ -107,6 +107,8 @@ class Do(StrEnum):
     """For ``seconds`` others write to all blocks of addresses, a hundred times a second."""
     CUT_REPLICATION = "cut-replication"
     """DRBD has no connection between the node and its ``peer``; all else has."""
+    MUTE_REPLICATION = "mute-replication"
+    """What DRBD sends from the node does not get to its ``peer``; what the peer sends arrives."""
     MEND_REPLICATION = "mend-replication"
     STAY_ONLINE = "stay-online"
     """LINSTOR does not notice what becomes of the satellite of the node."""
