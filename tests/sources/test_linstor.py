@@ -347,3 +347,19 @@ def test_after_a_thousand_cuts_the_next_failover_is_still_heard_of() -> None:
         assert staged.objection() is None
 
     seen(scene)
+
+
+def test_what_was_said_before_a_stream_fell_silent_does_not_count_against_a_loss_since() -> None:
+    """The next stream says everything anew, one replica after the other. Until it has, what the
+    others said last is from a time when the node was there."""
+
+    async def scene(staged: Scene) -> None:
+        staged.served.controller.promotions.go_silent()
+        await staged.lose_n1()
+        staged.source.watch([staged.node])
+        connects = staged.source.promotions.connects
+        await asyncio.sleep(GRACE + 1)
+        assert staged.source.promotions.connects > connects, "it was opened anew meanwhile"
+        assert staged.objection() is None
+
+    seen(scene)

@@ -103,6 +103,8 @@ class LinstorSource:
         self._looked_at: float | None = None
         self._watched: frozenset[str] = frozenset()
         self._hints: dict[str, dict[str, bool | None]] = {}
+        self._told_by = 0
+        """The number of the last stream that was through with telling how everything stands."""
         self._tracks: dict[tuple[str, str], ResourceSight] = {}
         """What the last look showed, by resource and node."""
         self._cut_off: dict[tuple[str, str], float] = {}
@@ -205,14 +207,19 @@ class LinstorSource:
     def _heard(self, promotion: Promotion) -> None:
         hints = self._hints.setdefault(promotion.resource, {})
         hints[promotion.node] = promotion.may_promote
-        if not any(hints.values()):
+        # Until a new stream is through with all, the rest may be from before something happened.
+        if self._told_by == self.promotions.connects and not any(hints.values()):
             self._begin_anew(promotion.resource)
         if self._is_worth_a_look(promotion.resource):
             self._due.add(promotion.resource)
             self._news.set()
 
     def _renewed(self) -> None:
-        """All that there is has been said once more: what was not is gone."""
+        """All that there is has been said once more."""
+        self._told_by = self.promotions.connects
+        for resource, hints in self._hints.items():
+            if not any(hints.values()):
+                self._begin_anew(resource)
         self._due |= {resource for resource in self._hints if self._is_worth_a_look(resource)}
         self._news.set()
 
