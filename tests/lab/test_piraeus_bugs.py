@@ -342,7 +342,7 @@ def test_two_leaders_are_never_there_and_would_do_no_harm() -> None:
     """One that had lost its lease went on as leader."""
     done = played(
         "{at: 5, do: kill, node: n1}",
-        "{at: 6, do: pause-controller, controller: leader, after: intent}",
+        "{at: 6, do: pause-controller, controller: leader, after: taint}",
         "{at: 100, do: resume-controller, controller: leader}",
         "{at: 102, do: delete-lease}",
         expect="recovered: [db-0]",
