@@ -9,7 +9,7 @@ from backstay.decide.failover import CHAIN, Action, Snapshot, Verdict, decide
 from backstay.decide.life import step
 from backstay.decide.proof import may_detach, proofs
 from backstay.decide.quorum import is_cut_off, settled, shut_out
-from backstay.model.drbd import ReplicaSight, ResourceSight, resource_of
+from backstay.model.drbd import ReplicaSight, ResourceSight, Unheard, resource_of
 from backstay.model.evidence import EvidenceKind, Testimony
 from backstay.model.node import Life
 from backstay.model.workload import Volume
@@ -243,3 +243,16 @@ def test_a_node_that_kubernetes_hears_of_is_not_suspected_for_its_storage() -> N
     healthy = replace(snapshot.life, state=Life.HEALTHY)
     facts = replace(snapshot.facts, looked_at=HEARD + TIMES.confirmed + 1)
     assert step(healthy, facts, LATE, times=TIMES, cut_off=True).state is Life.HEALTHY
+
+
+def test_that_linstor_is_not_heard_is_named_where_its_volumes_are() -> None:
+    silent = Testimony(unheard=(Unheard(LINSTOR, "LINSTOR cannot be asked: it is away"),))
+    parts: dict[str, Any] = {
+        "facts": {"looked_at": LATE},
+        "confirmations": (),
+        "testimony": silent,
+    }
+    mine = judged(changed(workload={"volumes": (DATA,)}, **parts))
+    assert "DRBD about its volume data: LINSTOR cannot be asked: it is away" in mine.why.sentence
+    others = judged(changed(workload={"volumes": (replace(DATA, driver="ceph"),)}, **parts))
+    assert "LINSTOR" not in others.why.sentence

@@ -292,10 +292,14 @@ def is_of(volume: Volume, sight: ResourceSight) -> bool:
 
 
 def why_not_outvoted(heard: Heard, volume: Volume, now: float, *, times: Times) -> str | None:
-    """What DRBD has to say against it, in words; None where it has nothing to say of it."""
+    """What DRBD has to say against it, or why nothing is heard of it, in words; None where it has
+    nothing to do with it."""
     for sight in heard.testimony.quorums:
         if is_of(volume, sight):
             return quorum.settled(sight, now, times=times)
+    for unheard in heard.testimony.unheard:
+        if unheard.driver in ("", volume.driver) and not volume.exported:
+            return unheard.because
     return None
 
 

@@ -46,6 +46,13 @@ class ResourceSight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     view: str = ""
 
 
+class Unheard(msgspec.Struct, frozen=True):
+    """Why LINSTOR has nothing to say at present of the volumes of a driver; empty means of any."""
+
+    driver: str
+    because: str
+
+
 def resource_of(handle: str, pv: str) -> str:
     """The resource behind a volume. A handle may name one volume of several (``resource/0``); where
     there is none, LINSTOR's driver has named the resource like the persistent volume."""

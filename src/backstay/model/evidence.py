@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from backstay.model.drbd import ResourceSight
+from backstay.model.drbd import ResourceSight, Unheard
 
 
 class Scope(StrEnum):
@@ -212,6 +212,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     taint: OutOfService | None = None
     fences: tuple[Fence, ...] = ()
     quorums: tuple[ResourceSight, ...] = ()
+    unheard: tuple[Unheard, ...] = ()
     provider: ProviderState | None = None
     stops: tuple[GuestStop, ...] = ()
     stopping: tuple[str, ...] = ()
@@ -225,6 +226,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             taint=self.taint or other.taint,
             fences=self.fences + other.fences,
             quorums=self.quorums + other.quorums,
+            unheard=self.unheard + other.unheard,
             provider=self.provider or other.provider,
             stops=self.stops + other.stops,
             stopping=self.stopping + other.stopping,

@@ -31,7 +31,7 @@ from backstay.drivers.linstor.client import Linstor
 from backstay.drivers.linstor.errors import LinstorError, NotThere, Unreachable
 from backstay.drivers.linstor.stream import Promotions
 from backstay.drivers.linstor.wire import Options, Promotion, Replica, Satellite, weakest
-from backstay.model.drbd import ReplicaSight, ResourceSight, resource_of
+from backstay.model.drbd import ReplicaSight, ResourceSight, Unheard, resource_of
 from backstay.model.evidence import Testimony
 from backstay.model.node import NodeFacts
 from backstay.model.reasons import Reason, Why
@@ -190,13 +190,14 @@ class LinstorSource:
         }
 
     def _testimony(self, node: str, *, after: float) -> Testimony:
-        deaf = self._deaf
+        deaf, trouble = self._deaf, self.trouble
         return Testimony(
             quorums=tuple(
                 msgspec.structs.replace(sight, view=deaf) if deaf else sight
                 for (_, name), sight in self._sights()
                 if name == node and sight.observed_at >= after
-            )
+            ),
+            unheard=(Unheard(self._terms.driver, trouble),) if trouble else (),
         )
 
     def _sights(self) -> list[tuple[tuple[str, str], ResourceSight]]:
