@@ -106,6 +106,15 @@ async def test_a_picture_is_paged_where_streaming_is_not_wanted() -> None:
 
 
 @virtual_time
+async def test_whoever_compares_versions_is_told_of_lists_that_show_what_is() -> None:
+    """A page that continues another one shows what was."""
+    told: list[str] = []
+    pages = (page(thing("a", 3), version=5, token="t1"), page(thing("b", 4), version=5))
+    async with reflecting(*pages, Feed(), streaming=False, compare=lambda: told.append):
+        assert told == ["5"]
+
+
+@virtual_time
 async def test_every_request_is_narrowed_in_the_same_way() -> None:
     steps = (refusal(400), page(version=5), stream(ends=True), page(version=5), Feed())
     async with reflecting(

@@ -10,6 +10,7 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.definitions import definitions
 from backstay.kube.resource import Resource
 from backstay.model.labels import ARMED
+from backstay.seam.tasks import Tasks
 from backstay.sim.api.store import Snapshot
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.cluster.ground import WorldGround
@@ -128,6 +129,52 @@ def test_an_api_that_was_restored_is_noticed_until_somebody_arms() -> None:
         await api.grow()
         await past.look()
         assert past.words == "", "somebody has armed"
+
+    play(story)
+
+
+def test_an_api_that_was_away_is_looked_at_as_soon_as_it_is_back() -> None:
+    """Before it has outgrown what was seen."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        backup = await api.grow()
+        async with Tasks("test") as tasks:
+            tasks.spawn(past.run(), name="past")
+            await asyncio.sleep(5)
+            api.cluster.control_plane.kill("api")
+            await asyncio.sleep(60)
+            await api.roll_back(backup)
+            api.cluster.control_plane.start("api")
+            await asyncio.sleep(2)
+            assert past.words
+
+    play(story)
+
+
+def test_what_another_read_has_shown_counts_at_the_next_look() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        await past.look()
+        past.compare()("900")
+        past.compare()("899")
+        assert past.words == ""
+        await past.look()
+        assert past.words == "its version was 900 before, and then 899"
+
+    play(story)
+
+
+def test_a_read_that_began_before_a_higher_version_was_seen_shows_nothing() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        await past.look()
+        slow = past.compare()
+        backup = await api.grow()
+        await past.look()
+        slow(str(backup.version))
+        await past.look()
+        assert past.words == ""
 
     play(story)
 

@@ -51,12 +51,16 @@ _PICTURE_SECONDS = 600
 # A server may ask us to wait, but not to be blind for hours.
 _LONGEST_WAIT = 60.0
 
+Compare = Callable[[], Callable[[str], None]]
+
 
 class Reflector(Generic[W, R]):
     """One kind of object, in one namespace or all, narrowed by selectors if given.
 
-    ``idle`` is how long a stream may be silent before it is given up. A reflector that was
-    cancelled is not run again: its listeners may have missed the end of a full picture.
+    ``idle`` is how long a stream may be silent before it is given up. ``compare`` is called before
+    each list that shows what is, and what it returns is told the version that the list showed. A
+    reflector that was cancelled is not run again: its listeners may have missed the end of a full
+    picture.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Reflector(Generic[W, R]):
         streaming: bool = True,
         page_size: int = 500,
         idle: float = 90.0,
+        compare: Compare | None = None,
     ) -> None:
         self.cache = cache
         self.state: watch.State = watch.Begin(streaming)
@@ -89,6 +94,7 @@ class Reflector(Generic[W, R]):
         self._fields = fields
         self._page_size = page_size
         self._idle = idle
+        self._compare = compare
         self._staged: Replacement[R] = cache.replacement()
         self._begun_at = 0.0
         self._reached = ""
@@ -234,6 +240,8 @@ class Reflector(Generic[W, R]):
     # The API
 
     async def _list(self, *, limit: int, token: str | None, timeout: float) -> Page[R]:
+        # A page that continues another one is as old as that.
+        told = self._compare() if self._compare is not None and token is None else None
         reply = await self._client.list(
             self._resource,
             namespace=self._namespace,
@@ -250,7 +258,10 @@ class Reflector(Generic[W, R]):
             try:
                 next(slices)
             except StopIteration as end:
-                return cast("Page[R]", end.value)
+                page = cast("Page[R]", end.value)
+                if told is not None:
+                    told(page.version)
+                return page
             await _give_way()
 
     def _watch(self, version: str | None, *, seconds: int) -> AbstractAsyncContextManager[Lines]:

@@ -52,7 +52,9 @@ class OperatorSource:
         self.confirmed: Cache[ConfirmationRow] = Cache({"node": lambda row: (row.node,)})
         self.asked: Cache[AvailabilityRow] = Cache({"namespace": lambda row: (row.namespace,)})
         self.reflectors = (
-            Reflector(client, CONFIGS, CONFIG_PROJECTION, self.configs, rng=rng),
+            Reflector(
+                client, CONFIGS, CONFIG_PROJECTION, self.configs, rng=rng, compare=past.compare
+            ),
             Reflector(client, AVAILABILITY_POLICIES, AVAILABILITY_PROJECTION, self.asked, rng=rng),
             Reflector(client, CONFIRMATIONS, CONFIRMATION_PROJECTION, self.confirmed, rng=rng),
         )

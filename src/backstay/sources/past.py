@@ -7,7 +7,8 @@ read looks sound. What gives it away is the store's version: it is lower than on
 * The highest version seen is kept outside of the API: in a file beside the flight recorder's, where
   there is a recorder, else in memory alone.
 * Only a quorum read shows that the store went back, and it is compared with what had been seen when
-  it *began*: what a cache answers is old and no more than that.
+  it *began*: what a cache answers is old and no more than that. Every such read counts, whatever it
+  was made for (``compare``).
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
   then made anew and keeps nothing but this.
 * Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
@@ -22,7 +23,8 @@ past the highest version before anybody looked, does not show it.
 import asyncio
 import logging
 import posixpath
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -40,8 +42,11 @@ _log = logging.getLogger("backstay.past")
 
 _FILE = "past.json"
 _EVERY = 10.0
+_AGAIN = 1.0
 _SAVED = 60.0
-"""Seconds between two looks, and between two writes of what grows all the time."""
+"""Seconds between two looks, while nobody answers, and between two writes of what grows all the
+time. Whoever restores a store stops the API for it: it is looked at as soon as it is back, before
+it has outgrown what was seen."""
 _TIMEOUT = 10.0
 _DISK = 5.0
 
@@ -121,6 +126,7 @@ class Past:
         self._memory = Memory()
         self._saved = Memory()
         self._saved_at = 0.0
+        self._lower: tuple[str, str] | None = None
         self._went_back = asyncio.Event()
         self._loading = asyncio.Lock()
         self._loaded = not directory
@@ -159,12 +165,27 @@ class Past:
     async def run(self) -> NoReturn:
         """Looks now and then, so that what is kept is never much older than the API."""
         while True:
+            pause = _EVERY
             try:
                 await self.look()
             except KubeError as error:
                 _log.debug("cannot look at the API's version: %s", error)
+                pause = _AGAIN
             await self._save()
-            await asyncio.sleep(_EVERY * (0.95 + 0.1 * self._rng.random()))
+            await asyncio.sleep(pause * (0.95 + 0.1 * self._rng.random()))
+
+    def compare(self) -> Callable[[str], None]:
+        """Before somebody else's quorum read; what it returns is to be told the version that the
+        read showed. The next look, without which nothing is done, takes it into account."""
+        return partial(self._note, self._memory)
+
+    def _note(self, before: Memory, version: str) -> None:
+        if before.rolled_back is not None or self.rolled_back is not None:
+            return
+        if is_older(version, before.highest):
+            self._lower = self._lower or (before.highest, version)
+        elif is_older(self._memory.highest, version):
+            self._memory = Memory(version)
 
     async def look(self) -> None:
         """A quorum read, before something is done. Raises ``KubeError``."""
@@ -174,9 +195,10 @@ class Past:
         page = reply.into(_Configs)
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
         armed = annotations[0].get(ARMED, "") if annotations else ""
-        version = page.metadata.resource_version
+        before, version = self._lower or (before, page.metadata.resource_version)
         was = self.rolled_back
         self._become(step(self._memory, before=before, version=version, armed=armed))
+        self._lower = None
         if was is None and self.rolled_back is not None:
             await self._save()
             self._went_back.set()
