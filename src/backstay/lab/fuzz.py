@@ -96,7 +96,8 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         stage = replace(stage, workloads=workloads)
         steps += disturbed(storage, nodes, controllers=stage.controllers, until=LONGEST)
     if policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
-        steps = [_not_forward(step) for step in steps]
+        # It ends at a time of day: whoever sets our clock decides when, not we.
+        steps = [step for step in steps if step.do is not Do.SKEW_CONTROLLER]
     steps.sort(key=lambda step: step.at)
     last = max((step.at for step in steps), default=0.0)
     return Scenario(
@@ -121,13 +122,6 @@ def _end(dice: Chance, last: float, *, full: bool) -> float:
     """Sometimes long enough to see whether all that was promised has been kept."""
     quiet = dice.between(*_QUIET_END) + (_PATIENCE if dice.happens(0.3) else 0.0)
     return LONGEST if full else min(LONGEST, _rounded(last + quiet))
-
-
-def _not_forward(step: Step) -> Step:
-    """A disarmament ends at a time of day, and who sets our clock forward ends it."""
-    if step.do is not Do.SKEW_CONTROLLER:
-        return step
-    return msgspec.structs.replace(step, seconds=-abs(step.seconds))
 
 
 @dataclass(frozen=True)
