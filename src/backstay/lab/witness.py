@@ -46,6 +46,7 @@ from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Commit, Key, Store, Stored
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.fate import left_at
+from backstay.sim.network import prompt
 from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.truth import Entry, Running, Truth, What
 
@@ -62,8 +63,7 @@ _SLACK = 10.0
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A request of one of ours, which left at ``sent`` and arrived at ``at``. ``body`` is empty
     where it is not a JSON object."""
 
@@ -77,8 +77,7 @@ class Asked:
     body: Json
 
 
-@dataclass(frozen=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """``by`` is None for a change by anybody else."""
 
     at: float
@@ -86,8 +85,7 @@ class Committed:
     by: Asked | None
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """What one of ours saw of an object; ``version`` is that of all there was at that moment."""
 
     at: float
@@ -172,6 +170,7 @@ class Witness:
         self._told.append(told)
         return lambda: self._told.remove(told)
 
+    @prompt
     async def handle(self, inbound: Inbound) -> Answer:
         assert self._api is not None, "nobody asks before there is an API"
         user = inbound.headers.get("authorization", "").removeprefix("Bearer ")

@@ -11,29 +11,30 @@ from datetime import UTC, datetime, timedelta
 
 
 class Oscillator:
-    """A monotonic clock: ``ahead`` seconds when the world begins, ``rate`` seconds a second."""
+    """A monotonic clock: ``ahead`` seconds when the world begins, ``rate`` seconds a second. It
+    showed ``read_then`` at the moment ``since``."""
 
     def __init__(self, *, ahead: float = 0.0, rate: float = 1.0) -> None:
-        self._since = 0.0
-        self._read_then = ahead
-        self._rate = _checked(rate)
+        self.since = 0.0
+        self.read_then = ahead
+        self.rate = _checked(rate)
 
     def read(self, moment: float) -> float:
         """What it shows at that moment of true time."""
-        return self._read_then + (moment - self._since) * self._rate
+        return self.read_then + (moment - self.since) * self.rate
 
     def moment(self, reading: float) -> float:
         """When it shows ``reading``; never a moment at which it does not show it yet, because
         whoever wakes up to see that it is still too early would try for ever."""
-        moment = self._since + (reading - self._read_then) / self._rate
-        while self._read_then + (moment - self._since) * self._rate < reading:
-            moment += max(math.ulp(moment), math.ulp(reading) / self._rate)
+        moment = self.since + (reading - self.read_then) / self.rate
+        while self.read_then + (moment - self.since) * self.rate < reading:
+            moment += max(math.ulp(moment), math.ulp(reading) / self.rate)
         return moment
 
     def drift(self, rate: float, *, now: float) -> None:
         """Go at this rate from ``now`` on. Timers have to be set again: see ``VirtualLoop``."""
-        self._read_then, self._since = self.read(now), now
-        self._rate = _checked(rate)
+        self.read_then, self.since = self.read(now), now
+        self.rate = _checked(rate)
 
 
 class LoopClock:

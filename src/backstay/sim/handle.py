@@ -57,5 +57,7 @@ class Timer(Handle, asyncio.TimerHandle):
 
     def cancel(self) -> None:
         if not self._cancelled:
-            Handle.cancel(self)
+            self._cancelled = True
+            self._callback = None
+            self._args = ()
             self._on_cancel()

@@ -140,7 +140,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         clock = LANE.get(self._outside).clock
-        return self._now if clock is None else clock.read(self._now)
+        if clock is None:
+            return self._now
+        # As ``clock.read`` has it: this is asked for more often than anything else.
+        return clock.read_then + (self._now - clock.since) * clock.rate
 
     def call_at(
         self,
@@ -184,7 +187,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _timer_cancelled(self) -> None:
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
         self._cancelled_timers += 1
-        if self._cancelled_timers >= max(_SWEEP_FROM, len(self._timers) // 2):
+        if self._cancelled_timers >= _SWEEP_FROM and 2 * self._cancelled_timers >= len(
+            self._timers
+        ):
             live = [entry for entry in self._timers if entry[2]._callback is not None]
             self._set_timers(live)
 

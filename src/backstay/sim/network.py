@@ -28,14 +28,14 @@ import logging
 import math
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from backstay.seam import waiting
 from backstay.seam.errors import (
     BadAnswer,
     ConnectFailed,
@@ -50,13 +50,23 @@ from backstay.sim.fate import ALL_WELL, FATE, LEFT, Attempt, Fate, Fates
 from backstay.sim.lane import Lane, current_lane
 from backstay.sim.wire import Exchange, Head, Link, Sent, Wires, name_of, true_time
 
-__all__ = ["Contact", "Link", "Network", "Sent"]
+__all__ = ["Contact", "Link", "Network", "Sent", "prompt"]
+
+T = TypeVar("T")
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 _FIRST_FREE_PORT = 49152
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _GZIP = 16 + zlib.MAX_WBITS
 
 _logger = logging.getLogger("backstay.serve")
+
+
+def prompt(handler: HandlerT) -> HandlerT:
+    """Marks a handler that has its answer without ever waiting for anything: it needs no task of
+    its own for each request."""
+    vars(handler)["is_prompt"] = True
+    return handler
 
 
 class _Listener:
@@ -68,6 +78,7 @@ class _Listener:
         self._url = url
         self._handler = handler
         self._max_body = max_body
+        self._is_prompt = getattr(handler, "is_prompt", False)
         self._context = contextvars.copy_context()
         self._under_way: dict[Exchange, asyncio.Task[None] | None] = {}
         self._quiet = asyncio.Event()
@@ -85,9 +96,19 @@ class _Listener:
         if exchange.up.has_something:
             exchange.up.on_news = None
             # Only now, because a task for each request that is on its way would wait for nothing.
-            self._under_way[exchange] = asyncio.get_running_loop().create_task(
-                self._serve(link, exchange), name=self._url, context=self._context.copy()
-            )
+            context = self._context.copy()
+            if self._is_prompt:
+                loop = asyncio.get_running_loop()
+                loop.call_soon(self._serve_at_once, link, exchange, context=context)
+            else:
+                self._spawn(exchange, self._serve(link, exchange), context)
+
+    def _spawn(
+        self, exchange: Exchange, serving: Coroutine[Any, Any, None], context: Context
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(serving, name=self._url, context=context)
+        self._under_way[exchange] = task
 
     async def close(self) -> None:
         if self._network.listeners.get(self._url) is self:
@@ -107,31 +128,43 @@ class _Listener:
         if left:
             await asyncio.wait(left)
 
+    def _serve_at_once(self, link: Link, exchange: Exchange) -> None:
+        try:
+            inbound = self._take(exchange)
+            answer = _at_once(self._answer(inbound))
+            if not isinstance(answer.body, bytes):
+                streaming = self._stream(link, exchange, inbound, answer, answer.body)
+                self._spawn(exchange, streaming, contextvars.copy_context())
+                return
+            self._reply(link, exchange, inbound, answer)
+        except ConnectionLost:
+            pass
+        self._over(exchange)
+
     async def _serve(self, link: Link, exchange: Exchange) -> None:
         try:
-            inbound = exchange.up.take()
-            assert isinstance(inbound, Inbound)
-            if exchange.fate is not ALL_WELL:
-                FATE.set(exchange.fate)
-            LEFT.set(exchange.began)
+            inbound = self._take(exchange)
             answer = await self._answer(inbound)
-            try:
-                loss = exchange.fate.lose_answer or link.lose_answer
-                if loss == "reset":
-                    exchange.abort()
-                elif loss is None:
-                    await self._reply(exchange, inbound, answer)
-            finally:
-                # Also when no byte of it was read: a body may hold a subscription.
-                if not isinstance(answer.body, bytes) and hasattr(answer.body, "aclose"):
-                    await answer.body.aclose()
+            if isinstance(answer.body, bytes):
+                self._reply(link, exchange, inbound, answer)
+            else:
+                await self._stream(link, exchange, inbound, answer, answer.body)
         except ConnectionLost:
             return
-        except Exception:
-            _logger.exception("answering at %s failed", self._url)
         finally:
-            del self._under_way[exchange]
-            self._quiet.set()
+            self._over(exchange)
+
+    def _take(self, exchange: Exchange) -> Inbound:
+        inbound = exchange.up.take()
+        assert isinstance(inbound, Inbound)
+        if exchange.fate is not ALL_WELL:
+            FATE.set(exchange.fate)
+        LEFT.set(exchange.began)
+        return inbound
+
+    def _over(self, exchange: Exchange) -> None:
+        self._under_way.pop(exchange, None)
+        self._quiet.set()
 
     async def _answer(self, inbound: Inbound) -> Answer:
         if len(inbound.body) > self._max_body:
@@ -142,16 +175,40 @@ class _Listener:
             _logger.exception("the handler of %s %s failed", inbound.method, inbound.path)
             return Answer(status=500)
 
-    async def _reply(self, exchange: Exchange, inbound: Inbound, answer: Answer) -> None:
-        headers = _lower(answer.headers)
-        body = b"" if inbound.method == "HEAD" else answer.body
-        if isinstance(body, bytes):
-            if exchange.fate.drip is None:
-                await exchange.down.send(Response(answer.status, headers, body))
-            else:
-                await exchange.down.send(Head(answer.status, headers), body, None)
+    def _reply(self, link: Link, exchange: Exchange, inbound: Inbound, answer: Answer) -> None:
+        """With all of it."""
+        if _is_lost(link, exchange):
             return
-        await exchange.down.send(Head(answer.status, headers))
+        headers = _lower(answer.headers)
+        body = answer.body if isinstance(answer.body, bytes) and inbound.method != "HEAD" else b""
+        if exchange.fate.drip is None:
+            exchange.down.put(Response(answer.status, headers, body))
+        else:
+            exchange.down.put(Head(answer.status, headers), body, None)
+
+    async def _stream(
+        self,
+        link: Link,
+        exchange: Exchange,
+        inbound: Inbound,
+        answer: Answer,
+        body: AsyncIterator[bytes],
+    ) -> None:
+        try:
+            if inbound.method == "HEAD":
+                self._reply(link, exchange, inbound, answer)
+            elif not _is_lost(link, exchange):
+                exchange.down.put(Head(answer.status, _lower(answer.headers)))
+                await self._send(exchange, body)
+        except ConnectionLost:
+            return
+        finally:
+            self._over(exchange)
+            # Also when no byte of it was read: a body may hold a subscription.
+            if hasattr(body, "aclose"):
+                await body.aclose()
+
+    async def _send(self, exchange: Exchange, body: AsyncIterator[bytes]) -> None:
         try:
             await exchange.send_body(body)
         except Exception:
@@ -159,7 +216,7 @@ class _Listener:
                 _logger.exception("the answer at %s broke off", self._url)
                 exchange.abort()
         else:
-            await exchange.down.send(None)
+            exchange.down.put(None)
 
 
 class _Stream:
@@ -174,6 +231,8 @@ class _Stream:
         self._request = request
         self._ended = isinstance(head, Response)
         self._unread = head.body if isinstance(head, Response) else b""
+        self._deadline = math.inf
+        self._watchdog: asyncio.TimerHandle | None = None
         if self._ended:
             network.had_answer(exchange)
 
@@ -186,11 +245,31 @@ class _Stream:
         return self._head.headers
 
     async def read(self, timeout: float) -> bytes:
-        deadline = asyncio.get_running_loop().time() + timeout
+        loop = asyncio.get_running_loop()
+        self._exchange.over_time = False
+        self._deadline = loop.time() + timeout
+        # One timer for many reads, because most end long before they have to.
+        if self._watchdog is None or self._deadline < self._watchdog.when():
+            self._watch(loop)
         try:
-            return await waiting.by(deadline, self._next_chunk())
+            return await self._next_chunk()
         except TimeoutError:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
+        finally:
+            self._deadline = math.inf
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        self._watchdog = loop.call_at(self._deadline, self._look_at_the_time)
+
+    def _look_at_the_time(self) -> None:
+        self._watchdog = None
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._deadline:
+            self._exchange.expire()
+        elif self._deadline < math.inf:
+            self._watch(loop)
 
     async def pieces(self, timeout: float) -> list[bytes]:
         chunk = await self.read(timeout)
@@ -206,6 +285,10 @@ class _Stream:
                 self._network.had_answer(self._exchange)
         unread, self._unread = self._unread, b""
         return unread
+
+    def close(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
 
 
 class _Transport:
@@ -246,7 +329,11 @@ class _Transport:
                     head = await self._ask(request, exchange)
             except TimeoutError:
                 raise _unanswered(request) from None
-            yield _Stream(self._network, exchange, head, request)
+            stream = _Stream(self._network, exchange, head, request)
+            try:
+                yield stream
+            finally:
+                stream.close()
         finally:
             exchange.leave()
 
@@ -282,7 +369,7 @@ class _Transport:
         if exchange.fate.lose_request is None:
             inbound = _inbound(request, exchange.up.source)
             exchange.is_reusable = inbound.headers.get("connection") != "close"
-            await exchange.up.send(inbound)
+            exchange.up.put(inbound)
         elif exchange.fate.lose_request == "reset":
             exchange.cut()
         answer = await exchange.down.receive()
@@ -471,6 +558,24 @@ class Network:
         for caller, address in list(self.idle):
             if forgotten(caller, self.hosts.get(address)):
                 del self.idle[caller, address]
+
+
+def _at_once(steps: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that never waits."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError(f"{steps} was to be prompt, and waits")
+
+
+def _is_lost(link: Link, exchange: Exchange) -> bool:
+    """Whether nobody will hear the answer."""
+    loss = exchange.fate.lose_answer or link.lose_answer
+    if loss == "reset":
+        exchange.abort()
+    return loss is not None
 
 
 async def _whole(head: Head, exchange: Exchange, request: Request) -> Response:

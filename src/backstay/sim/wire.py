@@ -207,6 +207,10 @@ class Pipe:
         """Returns when they have left. They arrive together."""
         while not self._lost and self._under_way >= _WINDOW:
             await self._news()
+        self.put(*pieces)
+
+    def put(self, *pieces: object) -> None:
+        """The same for what fits into any window, being the first or the last."""
         if self._lost:
             raise ConnectionLost(f"the connection to {self._exchange.address} is gone")
         if self.drip is None:
@@ -233,7 +237,7 @@ class Pipe:
 
     async def receive(self) -> object:
         """Raises ``TimeoutError`` when the exchange is over its time."""
-        while not self.has_something:
+        while not (self._lost or (self._arrived and not self._exchange.silent)):
             await self._news()
         return self.take()
 

@@ -12,6 +12,7 @@ from backstay.sim.api.rbac import Attempt, User
 from backstay.sim.api.requests import Query, Target, route
 from backstay.sim.api.server import ApiServer, refused
 from backstay.sim.api.status import Refusal
+from backstay.sim.network import prompt
 
 __all__ = ["AccessControl", "Attempt", "User"]
 
@@ -25,6 +26,7 @@ class AccessControl:
         self._server = server
         self._users = users
 
+    @prompt
     async def handle(self, inbound: Inbound) -> Answer:
         try:
             user = self._identify(inbound)

@@ -26,6 +26,7 @@ from backstay.sim.api.requests import Target, route
 from backstay.sim.api.server import ApiServer, refused
 from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Expired
+from backstay.sim.network import prompt
 
 _JSON = {"content-type": "application/json"}
 
@@ -76,6 +77,7 @@ class FaultyServer:
         self._server = server
         self._faults = faults
 
+    @prompt
     async def handle(self, inbound: Inbound) -> Answer:
         match self._faults(inbound):
             case Busy(code, retry_after):

@@ -35,6 +35,7 @@ from backstay.sim.api.reviews import REVIEWED, Reviews, Tokens
 from backstay.sim.api.status import Cause, Refusal
 from backstay.sim.api.store import Store, Stored
 from backstay.sim.api.subresources import BINDINGS, PLAIN, Subresources
+from backstay.sim.network import prompt
 
 _JSON = {"content-type": "application/json"}
 
@@ -83,6 +84,7 @@ class ApiServer:
         """Asks before a pod is evicted, as a validating webhook is asked."""
         self._subresources.evictions.intercept(intercept)
 
+    @prompt
     async def handle(self, inbound: Inbound, user: User = ADMIN) -> Answer:
         """Does what is asked. Whether ``user`` may is for others to say (see ``access``)."""
         try:

@@ -21,6 +21,7 @@ from backstay.seam import Seams
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound, Serve
 from backstay.seam.tasks import Tasks
+from backstay.sim.network import prompt
 from backstay.sim.nodes.devices import Devices
 from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
 from backstay.sim.nodes.network import PodNetwork, Refused, Sandbox
@@ -53,6 +54,7 @@ class _Pods(Cache[Pod]):
         self._wake.set()
 
 
+@prompt
 async def _turn_away(_: Inbound) -> Answer:
     """A real one speaks TLS, says so to whoever does not, and hangs up."""
     return Answer(status=400, body=b"Client sent an HTTP request to an HTTPS server.\n")
