@@ -40,31 +40,33 @@ class Resource(msgspec.Struct, frozen=True, dict=True):
 
         Raises ``ValueError`` for what can be nobody's name, and where a part is missing.
         """
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        parts = [root]
-        if namespace is not None and self.namespaced:
-            parts += ["namespaces", _segment(namespace, "a namespace")]
-        parts.append(self.plural)
-        if name is not None:
-            if self.namespaced and namespace is None:
-                raise ValueError(f"{self.label} {name!r} needs a namespace")
-            parts.append(_segment(name, f"one of the {self.label}"))
-        if subresource is not None:
-            if name is None:
-                raise ValueError(f"the {subresource} of {self.label} needs a name")
-            parts.append(_segment(subresource, f"a subresource of {self.label}"))
-        return "/".join(parts)
+        return _path(self, namespace, name, subresource)
+
+
+# Whoever polls, renews or follows asks for the same few again and again.
+@lru_cache(maxsize=4096)
+def _path(
+    resource: Resource, namespace: str | None, name: str | None, subresource: str | None
+) -> str:
+    group, version = resource.group, resource.version
+    parts = [f"/apis/{group}/{version}" if group else f"/api/{version}"]
+    if namespace is not None and resource.namespaced:
+        parts += ["namespaces", _segment(namespace, "a namespace")]
+    parts.append(resource.plural)
+    if name is not None:
+        if resource.namespaced and namespace is None:
+            raise ValueError(f"{resource.label} {name!r} needs a namespace")
+        parts.append(_segment(name, f"one of the {resource.label}"))
+    if subresource is not None:
+        if name is None:
+            raise ValueError(f"the {subresource} of {resource.label} needs a name")
+        parts.append(_segment(subresource, f"a subresource of {resource.label}"))
+    return "/".join(parts)
 
 
 def _segment(name: str, of_what: str) -> str:
     if name in ("", ".", "..") or "/" in name or "%" in name:
         raise ValueError(f"{name!r} is not the name of {of_what}")
-    return _quoted(name)
-
-
-# Quoting takes longer than all the rest of making a path, and names recur.
-@lru_cache(maxsize=4096)
-def _quoted(name: str) -> str:
     return quote(name, safe="")
 
 
