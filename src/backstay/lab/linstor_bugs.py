@@ -47,6 +47,14 @@ LINSTOR_BUGS: tuple[Bug, ...] = (
         linstor_cases.WITHOUT_QUORUM,
     ),
     Bug(
+        "forgets-a-replicas-own-settings",
+        "What is set for a resource counts for all its replicas, whatever is set for one alone.",
+        "drivers/linstor/wire.py: weakest",
+        CAUGHT_IN_LIFE | {"OneWriter"},
+        {"linstor": AsIfQuorate},
+        linstor_cases.FREED_AND_CUT_OFF,
+    ),
+    Bug(
         "ignores-two-primaries",
         "A volume that may have two primaries counts as one that has one.",
         "decide/quorum.py: is_unprotected",

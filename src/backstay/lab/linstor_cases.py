@@ -79,6 +79,16 @@ FREED = Scenario(
     until=130,
 )
 
+FREED_AND_CUT_OFF = Scenario(
+    name="freed-and-cut-off",
+    question="What if nothing at all is heard of a node whose own replicas go by no quorum?",
+    nodes=_NODES,
+    linstor=_linstor(),
+    workloads=_DATABASE,
+    steps=(_n1(2, Do.FREE_REPLICA), _n1(5, Do.CUT)),
+    until=130,
+)
+
 TWO_PRIMARIES = Scenario(
     name="two-primaries",
     question="What if a node dies whose volumes may have two primaries?",
