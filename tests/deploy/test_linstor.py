@@ -139,7 +139,7 @@ BEYOND = (
     | deeds("", "persistentvolumeclaims", "get")
     | deeds("", "persistentvolumes", READ)
     | deeds("", "nodes", f"{WATCH} patch")
-    | deeds("apps", "statefulsets", READ)
+    | deeds("apps", "statefulsets replicasets", READ)
     | deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ)
     | deeds("kubevirt.io", "kubevirts virtualmachineinstancemigrations", "list")
     | deeds("kubevirt.io", "virtualmachineinstancereplicasets", "get")

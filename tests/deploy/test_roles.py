@@ -89,6 +89,7 @@ MAY: Mapping[str, set[Deed]] = {
         | deeds("csiaddons.openshift.io", "networkfences", "list create patch delete")
         | deeds("csiaddons.openshift.io", "csiaddonsnodes", "list")
         | OWNERS
+        | deeds("apps", "replicasets", READ)
         | KUBEVIRT
         | MACHINES
         | NETWORK
@@ -126,7 +127,7 @@ EVERYTHING = (
     | deeds("", "nodes", "update patch", subresource="status")
     | deeds("", "serviceaccounts", "create", subresource="token")
     | deeds("", "users serviceaccounts groups", "impersonate")
-    | deeds("apps", "deployments statefulsets", VERBS)
+    | deeds("apps", "deployments replicasets statefulsets", VERBS)
     | of_others(VERBS)
     | deeds("storage.k8s.io", "volumeattachments", VERBS)
     | deeds("csiaddons.openshift.io", "networkfences csiaddonsnodes", VERBS)

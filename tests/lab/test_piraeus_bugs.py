@@ -185,6 +185,7 @@ def test_the_label_works_on_any_pod(bystanders: Scene) -> None:
     """Nobody could tell whether it worked on anything but a StatefulSet's."""
     for name in ("labelled", "set"):
         assert bystanders.places(name) in ELSEWHERE
+    assert bystanders.why("labelled")[0] == "Replaced", "another pod of its ReplicaSet"
     assert bystanders.why("bare")[0] == "NobodyStartsIt", "it is free for whoever makes another"
     assert bystanders.attached("n1") == {"plain-data"}
 

@@ -1,4 +1,4 @@
-"""StatefulSets: whether they still want a pod of theirs."""
+"""StatefulSets: whether they still want a pod of theirs. And ReplicaSets, which make another."""
 
 import msgspec
 
@@ -7,6 +7,7 @@ from backstay.kube.projection import Projection
 from backstay.kube.resource import Resource
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 
 
 class _Ordinals(msgspec.Struct, frozen=True, gc=False):

@@ -88,6 +88,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     set_name: str = ""
     set_uid: str = ""
     """The StatefulSet that it is a replica of."""
+    replaced_by: str = ""
+    """What makes another pod in its place, of another name: ``ReplicaSet/namespace/name``."""
     unread: str = ""
     """Why it is not known who would start it again; empty if it is known."""
     addresses: tuple[AddressClaim, ...] = ()

@@ -246,7 +246,7 @@ def _judged(before: WorkloadRecord | None, verdict: Verdict) -> WorkloadRecord:
         return before
     record = _record(verdict.workload.key, _progress(verdict), verdict.why, uids)
     guest = verdict.workload.guest
-    replaced_by = guest.replaced_by if guest is not None else ""
+    replaced_by = guest.replaced_by if guest is not None else verdict.workload.replaced_by
     return msgspec.structs.replace(record, volumes=_volumes(verdict), replaced_by=replaced_by)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from backstay.apis.apps import STATEFUL_SETS
+from backstay.apis.apps import REPLICA_SETS, STATEFUL_SETS
 from backstay.apis.arrivals import Arriving
 from backstay.apis.core import Pod, PodRow, pod_row
 from backstay.apis.kubevirt import (
@@ -25,7 +25,7 @@ from backstay.apis.kubevirt import (
 )
 from backstay.apis.machines import INSTANCE_SETS, POOLS, GuestSet
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import KubeError, NotFound
+from backstay.kube.errors import Forbidden, KubeError, NotFound
 from backstay.kube.events import ObjectRef
 from backstay.kube.resource import PODS, Resource
 from backstay.model.incident import PhaseTime, WorkloadRecord
@@ -37,7 +37,7 @@ _MOST_PHASES = 8
 
 _GUESTS = (WorkloadKind.VIRTUAL_MACHINE, WorkloadKind.INSTANCE)
 _FINAL = frozenset({"Succeeded", "Failed"})
-_SETS = {each.kind: each for each in (INSTANCE_SETS, POOLS)}
+_SETS = {each.kind: each for each in (INSTANCE_SETS, POOLS, REPLICA_SETS)}
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ async def _where(client: KubeClient, record: WorkloadRecord, *, closely: bool) -
     try:
         pod = pod_row((await client.get(PODS, name, namespace=namespace)).into(Pod))
     except NotFound:
-        return Whereabouts()
+        return await _replaced(client, record) or Whereabouts()
     if pod.phase != "Running" or pod.uid in record.uids:
         return Whereabouts()
     return Whereabouts(pod.node, ready=pod.ready, objects=tuple(_of_pod(pod)))
@@ -201,8 +201,8 @@ def _as_workload(machine: VirtualMachineRow, instance: InstanceRow | None) -> Wo
 
 
 async def _replaced(client: KubeClient, record: WorkloadRecord) -> Whereabouts | None:
-    """Whether the set that it belonged to has all of its replicas; None if that is gone too, or
-    was never there."""
+    """Whether the set that it belonged to has all of its replicas; None if that is gone too, was
+    never there, or may not be read with the rights of an older installation."""
     kind, _, key = record.replaced_by.partition("/")
     resource = _SETS.get(kind)
     if resource is None:
@@ -210,7 +210,7 @@ async def _replaced(client: KubeClient, record: WorkloadRecord) -> Whereabouts |
     namespace, _, name = key.partition("/")
     try:
         reply = await client.get(resource, name, namespace=namespace)
-    except NotFound:
+    except (NotFound, Forbidden):
         return None
     found = reply.into(GuestSet)
     return Whereabouts(replicas=found.wanted) if found.is_complete else Whereabouts()

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from backstay.apis.apps import STATEFUL_SETS
+from backstay.apis.apps import REPLICA_SETS, STATEFUL_SETS
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES, InstanceRow, VirtualMachineRow
 from backstay.apis.machines import INSTANCE_SETS, POOLS, waits_for_heartbeats
 from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod, Owner
@@ -274,7 +274,15 @@ def _other(node: str, pod: HeldPod, details: Details) -> Workload:
     if _plugs_volumes(pod):
         # Its launcher has been released already: what it still holds is in that guest's way.
         return msgspec.structs.replace(workload, restarts=False, label=True, pinned_by="")
-    return msgspec.structs.replace(workload, restarts=pod.owner is not None)
+    owner = pod.owner
+    replaced = owner is not None and _is_controlled_by(pod, REPLICA_SETS)
+    return msgspec.structs.replace(
+        workload,
+        restarts=owner is not None,
+        replaced_by=f"{REPLICA_SETS.kind}/{beside(pod.key, owner.name)}"
+        if owner and replaced
+        else "",
+    )
 
 
 def _workload(
