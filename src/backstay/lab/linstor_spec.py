@@ -73,6 +73,7 @@ class What(StrEnum):
     EMPTY = "empty"
     HUGE_NUMBERS = "huge-numbers"
     ERROR_EVENT = "error-event"
+    LATE_HEAD = "late-head"
     WELL = "well"
     """All of that is over."""
 

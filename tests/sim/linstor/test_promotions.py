@@ -109,17 +109,26 @@ async def test_everybody_is_told_the_state_again_when_anybody_connects(rig: Rig)
         assert set(await first.events(3)) == all_nodes(True)
 
 
+async def test_the_head_comes_at_once_though_there_is_nothing_to_tell() -> None:
+    async with rig_over("memory") as rig, rig.stream() as reader:
+        assert reader.stream.headers["content-type"] == "text/event-stream"
+        with pytest.raises(TimedOut):
+            await reader.frame(timeout=0.05)
+
+
 @virtual_time
-async def test_without_an_event_there_is_no_head_either() -> None:
+async def test_where_heads_are_late_there_is_none_without_an_event() -> None:
     async with rig_over("memory") as rig:
+        rig.faults.trouble = Trouble.LATE_HEAD
         with pytest.raises(TimedOut):
             async with rig.stream(timeout=3600):
                 pass
 
 
 @virtual_time
-async def test_the_head_comes_with_the_first_event() -> None:
+async def test_a_late_head_comes_with_the_first_event() -> None:
     async with rig_over("memory", "pvc-1") as rig:
+        rig.faults.trouble = Trouble.LATE_HEAD
         asyncio.get_running_loop().call_later(600, rig.lab.drbd.promote, "pvc-1", "n1")
         async with rig.stream(current=False, timeout=3600) as reader:
             assert asyncio.get_running_loop().time() >= 600

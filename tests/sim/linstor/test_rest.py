@@ -54,6 +54,11 @@ class Rig:
         await self.until("/v1/nodes", lambda nodes: _states(nodes) == {"ONLINE"})
 
 
+def _code(answer: Response) -> int:
+    (refusal,) = msgspec.json.decode(answer.body)
+    return int(refusal["ret_code"])
+
+
 def _states(nodes: Any) -> set[str]:
     return {each["connection_status"] for each in nodes}
 
@@ -114,7 +119,8 @@ async def test_a_definition_its_group_and_the_controllers_properties_are_told(ri
     one = await rig.get("/v1/resource-definitions/pvc-1")
     two = await rig.get("/v1/resource-definitions/pvc-2")
     assert (one["props"], one["resource_group_name"]) == ({QUORUM: "majority"}, DEFAULT_GROUP)
-    assert (two["props"], two["resource_group_name"]) == ({}, "sc-1")
+    assert "props" not in two, "what is empty is left out"
+    assert two["resource_group_name"] == "sc-1"
     assert (await rig.get("/v1/resource-groups/sc-1"))["props"] == {QUORUM: "all"}
     assert await rig.get("/v1/controller/properties") == {QUORUM: "off"}
     assert [each["name"] for each in await rig.get("/v1/resource-definitions")] == [
@@ -130,11 +136,35 @@ async def test_what_is_not_there_is_refused_with_a_list_of_codes(rig: Rig) -> No
         answer = await rig.ask(path)
         assert answer.status == 404
         (refusal,) = msgspec.json.decode(answer.body)
-        assert refusal == {
-            "ret_code": -4611686018427387603,
-            "message": "Resource definition 'pvc-9' not found.",
-        }
-    assert (await rig.ask("/v1/resource-groups/none")).status == 404
+        assert refusal["ret_code"] == -4611686018427387603
+        assert refusal["message"] == "Resource definition 'pvc-9' not found."
+    answer = await rig.ask("/v1/resource-groups/none")
+    assert (answer.status, _code(answer)) == (404, -4611686018427387587)
+
+
+async def test_a_path_that_is_not_served_is_refused_as_an_unknown_error(rig: Rig) -> None:
+    answer = await rig.ask("/v1/nope")
+    assert (answer.status, _code(answer)) == (404, -4611686018427386906)
+    answer = await rig.ask("/v1/nodes", method="DELETE")
+    assert (answer.status, _code(answer)) == (405, -4611686018427386906)
+
+
+@pytest.mark.parametrize("name", ["-bad", "1abc", "a", "a.b", "x" * 49])
+async def test_to_ask_for_a_name_that_no_resource_can_have_fails(rig: Rig, name: str) -> None:
+    for path in (
+        f"/v1/resource-definitions/{name}",
+        f"/v1/resource-definitions/{name}/resources",
+        f"/v1/resource-definitions?resource_definitions=pvc-1&resource_definitions={name}",
+    ):
+        answer = await rig.ask(path)
+        assert (answer.status, _code(answer)) == (500, -4611686018427387702)
+
+
+@in_virtual_time
+async def test_a_group_is_shown_as_it_was_written_and_without_what_is_empty(rig: Rig) -> None:
+    found = await rig.get("/v1/resource-groups/dfltrscgrp")
+    assert found["name"] == DEFAULT_GROUP
+    assert "props" not in found
 
 
 @in_virtual_time

@@ -42,10 +42,12 @@ class Database:
         self.nodes: dict[str, str] = {}
         """By name, as it is shown."""
         self.definitions: dict[str, Definition] = {}
-        self.groups: dict[str, Props] = {DEFAULT_GROUP.lower(): {}}
+        self.groups: dict[str, Props] = {}
         self.props: Props = {}
         self.node_props: dict[str, Props] = {}
         self._defined = 0
+        self._group_names: dict[str, str] = {}
+        self.add_group(DEFAULT_GROUP, {})
 
     # Telling it
 
@@ -54,6 +56,7 @@ class Database:
 
     def add_group(self, name: str, props: Mapping[str, str]) -> None:
         self.groups[name.lower()] = dict(props)
+        self._group_names[name.lower()] = name
 
     def define(
         self,
@@ -104,6 +107,9 @@ class Database:
 
     def shown(self, node: str) -> str:
         return self.nodes.get(node, node)
+
+    def shown_group(self, name: str) -> str:
+        return self._group_names.get(name.lower(), name)
 
     def options(self, definition: Definition, node: str = "") -> Options:
         """What DRBD is given there; where nothing is set, its own defaults."""

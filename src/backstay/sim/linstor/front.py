@@ -51,6 +51,8 @@ class Trouble(StrEnum):
     """As DRBD's counters have had."""
     ERROR_EVENT = "error-event"
     """The stream answers that there is none."""
+    LATE_HEAD = "late-head"
+    """The head of the stream leaves with its first event: until there is one, nothing comes."""
 
 
 @dataclass
@@ -92,14 +94,15 @@ class Front:
                 headers = {"Content-Type": "text/event-stream"}
                 return Answer(headers=headers, body=refusal(data))
             current = inbound.headers.get("last-event-id") == "current"
-            return await self._controller.promotions.subscribe(current=current)
+            late = trouble is Trouble.LATE_HEAD
+            return await self._controller.promotions.subscribe(current=current, late=late)
         return self._found(inbound, trouble)
 
     def _found(self, inbound: Inbound, trouble: Trouble | None) -> Answer:
-        found = self._rest.get(inbound.path, inbound.query)
-        if found is None or inbound.method != "GET":
-            return Answer(status=404, headers={"Content-Type": "text/html"}, body=b"")
-        status, value = found
+        if inbound.method != "GET":
+            message = f"Method '{inbound.method}' not allowed on path '{inbound.path}'."
+            return _error(405, rest.UNKNOWN_ERROR, message)
+        status, value = self._rest.get(inbound.path, inbound.query)
         if trouble is Trouble.EMPTY and isinstance(value, list):
             value = []
         body = msgspec.json.encode(value)

@@ -1,7 +1,8 @@
 """Promotions: the stream of ``may-promote-change`` events, with all its traps.
 
 * There is no heartbeat, no id and no end. What is unknown is left out of an event.
-* The head of the answer leaves with the first event: where there is none, nothing comes at all.
+* The head of the answer leaves at once. ``late`` makes it leave with the first event, as some
+  servers do: where there is none, nothing comes at all.
 * A client that asks for it (``Last-Event-ID: current``) is told the state of every replica first.
   So is everybody else who is connected. The state is taken at one moment and told a little later,
   so that it may follow behind a newer change.
@@ -64,8 +65,7 @@ class Promotions:
     def clients(self) -> int:
         return len(self._clients)
 
-    async def subscribe(self, *, current: bool) -> Answer:
-        """Returns when there is something to send."""
+    async def subscribe(self, *, current: bool, late: bool = False) -> Answer:
         client = _Client()
         self._clients[client] = None
         try:
@@ -74,7 +74,8 @@ class Promotions:
                 await asyncio.sleep(_SNAPSHOT_TAKES)
                 for state in states:
                     self.publish(*state)
-            await client.wait()
+            if late:
+                await client.wait()
         except BaseException:
             del self._clients[client]
             raise

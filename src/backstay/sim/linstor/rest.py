@@ -1,10 +1,12 @@
 """Rest: LINSTOR's answers, as JSON, from what a controller knows.
 
-They have the fields and the gaps of the real ones: what is unknown is left out, and so is every
-empty list; a replica whose satellite is OFFLINE has neither state nor connections; a tie-breaker is
-also diskless. An error is a list of return codes.
+They have the fields and the gaps of the real ones (1.33.3): what is unknown is left out, and so is
+all that is empty; a replica whose satellite is OFFLINE has neither state nor connections, and one
+of which an ONLINE satellite has told nothing yet has an empty state; a tie-breaker is also
+diskless. An error is a list of return codes. To ask for a name that no resource can have is one.
 """
 
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -22,8 +24,9 @@ VERSION = {
 }
 
 _ERROR = -(1 << 62)
-NODE_NOT_FOUND, DEFINITION_NOT_FOUND, GROUP_NOT_FOUND = 300, 301, 324
+IMPOSSIBLE_NAME, DEFINITION_NOT_FOUND, GROUP_NOT_FOUND = 202, 301, 317
 ACCESS_DENIED, UNKNOWN_ERROR, SIGN_IN_FAILED, CREDENTIALS_MISSING = 412, 998, 10000, 10001
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{1,47}")
 
 _FLAGS = {
     Kind.DISKFUL: (),
@@ -31,6 +34,7 @@ _FLAGS = {
     Kind.TIE_BREAKER: ("DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"),
 }
 CREATED = 1_700_000_000_000
+_NOW = "2026-01-01T00:00:00Z"
 _SIZE = 1_048_576
 _FIRST_MINOR, _FIRST_PORT = 1000, 7000
 
@@ -40,7 +44,7 @@ Found = tuple[int, Any]
 
 def refused(code: int, message: str) -> list[Json]:
     """The body of an error."""
-    return [{"ret_code": _ERROR | code, "message": message}]
+    return [{"ret_code": _ERROR | code, "message": message, "created_at": _NOW}]
 
 
 class Rest:
@@ -50,8 +54,8 @@ class Rest:
         self._controller = controller
         self._database = controller.database
 
-    def get(self, path: str, query: str) -> Found | None:
-        """Status and body; None for what is not there at all."""
+    def get(self, path: str, query: str) -> Found:
+        """Status and body."""
         match path.strip("/").split("/"):
             case ["v1", "controller", "version"]:
                 return 200, VERSION
@@ -64,14 +68,16 @@ class Rest:
             case ["v1", "resource-groups", group]:
                 return self._group(group)
             case ["v1", "resource-definitions"]:
-                return 200, self._definitions(query)
+                return self._definitions(query)
             case ["v1", "resource-definitions", name]:
                 return self._about(name, _definition)
             case ["v1", "resource-definitions", name, "resources"]:
                 return self._about(name, lambda each: list(self._replicas(each)))
-        return None
+        return 404, refused(UNKNOWN_ERROR, f"Path '{path}' not found on server.")
 
     def _about(self, name: str, tell: Any) -> Found:
+        if not _NAME.fullmatch(name):
+            return _impossible(name)
         found = self._database.definitions.get(name.lower())
         if found is None:
             message = f"Resource definition '{name}' not found."
@@ -82,12 +88,21 @@ class Rest:
         props = self._database.groups.get(name.lower())
         if props is None:
             return 404, refused(GROUP_NOT_FOUND, f"Resource group '{name}' not found.")
-        return 200, {"name": name, "props": props, "uuid": _uuid("group", name)}
+        return 200, {
+            "name": self._database.shown_group(name),
+            **_if_any(props=props),
+            "select_filter": {"place_count": 2},
+            "uuid": _uuid("group", name.lower()),
+        }
 
-    def _definitions(self, query: str) -> list[Json]:
+    def _definitions(self, query: str) -> Found:
+        """Of those that are asked for, as far as there are any."""
         wanted = _wanted(query, "resource_definitions")
+        for name in wanted if isinstance(wanted, set) else ():
+            if not _NAME.fullmatch(name):
+                return _impossible(name)
         everything = self._database.definitions
-        return [_definition(each) for name, each in everything.items() if name in wanted]
+        return 200, [_definition(each) for name, each in everything.items() if name in wanted]
 
     def _view(self, query: str) -> list[Json]:
         resources, nodes = _wanted(query, "resources"), _wanted(query, "nodes")
@@ -113,7 +128,11 @@ class Rest:
         return {
             "name": shown,
             "type": "SATELLITE",
-            "props": {"CurStltConnName": "default", **self._database.node_props.get(name, {})},
+            "props": {
+                "CurStltConnName": "default",
+                "NodeUname": shown,
+                **self._database.node_props.get(name, {}),
+            },
             "net_interfaces": [interface],
             "connection_status": "ONLINE" if self._controller.is_online(name) else "OFFLINE",
             "uuid": _uuid("node", name),
@@ -137,13 +156,17 @@ class Rest:
             yield {
                 "name": definition.name,
                 "node_name": self._database.shown(node),
-                **({"flags": flags} if flags else {}),
-                **({"props": definition.own[node]} if node in definition.own else {}),
+                **_if_any(props=definition.own.get(node), flags=flags),
                 "layer_object": layer,
-                **({"state": {"in_use": sight.role is Role.PRIMARY}} if sight else {}),
+                **self._state(node, sight),
                 "uuid": _uuid("resource", f"{key}/{node}"),
                 "create_timestamp": CREATED,
             }
+
+    def _state(self, node: str, sight: Sight | None) -> Json:
+        if sight is not None:
+            return {"state": {"in_use": sight.role is Role.PRIMARY}}
+        return {"state": {}} if self._controller.is_online(node) else {}
 
     def _drbd_layer(
         self, number: int, node_id: int, sight: Sight | None, storage: Json | None
@@ -173,6 +196,15 @@ class Rest:
         return {**children, "type": "DRBD", "drbd": drbd}
 
 
+def _impossible(name: str) -> Found:
+    return 500, refused(IMPOSSIBLE_NAME, f"The specified resource name '{name}' is invalid.")
+
+
+def _if_any(**fields: Any) -> Json:
+    """Those that are not empty."""
+    return {name: value for name, value in fields.items() if value}
+
+
 def _definition(definition: Definition) -> Json:
     layers: list[Json] = [{"type": "STORAGE"}]
     if definition.has_drbd:
@@ -180,7 +212,7 @@ def _definition(definition: Definition) -> Json:
         layers.insert(0, {"type": "DRBD", "data": data})
     return {
         "name": definition.name,
-        "props": definition.props,
+        **_if_any(props=definition.props),
         "layer_data": layers,
         "uuid": _uuid("definition", definition.name),
         "resource_group_name": definition.group,
