@@ -3,6 +3,10 @@
 LINSTOR explains itself in a list of return codes; a proxy in front of it, in HTML. Whatever they
 say is somebody else's text: it is cut short and kept on one line. Where a redirect leads is told by
 scheme, host and port alone.
+
+LINSTOR says "not found" of a path that it does not serve, too; that is about us, and not about what
+was asked for. A name that none of its resources can have it calls a failure; that is no more than
+that there is no such resource.
 """
 
 from collections.abc import Mapping
@@ -11,14 +15,17 @@ from urllib.parse import urlsplit
 from backstay.drivers.linstor.errors import Garbled, LinstorError, NotThere, Refused
 from backstay.drivers.linstor.wire import refusals_from
 
+_IMPOSSIBLE_NAME, _UNKNOWN_ERROR = 202, 998
+_CODE = 0x7FFF
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _LONGEST = 200
 
 
 def refusal(controller: str, status: int, headers: Mapping[str, str], body: bytes) -> LinstorError:
     """``controller`` is its URL."""
-    said = [each.message for each in refusals_from(body)]
-    why = f": {one_line(said[0])}" if said and said[0] else ""
+    said = refusals_from(body)
+    why = f": {one_line(said[0].message)}" if said and said[0].message else ""
+    codes = {each.ret_code & _CODE for each in said}
     if status in _REDIRECTS:
         return Refused(_redirected(controller, headers.get("location", "")))
     if status == 401:
@@ -28,8 +35,8 @@ def refusal(controller: str, status: int, headers: Mapping[str, str], body: byte
         )
     if status == 403:
         return Refused(f"LINSTOR at {controller} forbids it to this login (HTTP 403){why}")
-    if status == 404 and said:
-        return NotThere(f"LINSTOR at {controller} knows no such thing (HTTP 404){why}")
+    if (status == 404 and codes - {_UNKNOWN_ERROR}) or _IMPOSSIBLE_NAME in codes:
+        return NotThere(f"LINSTOR at {controller} knows no such thing (HTTP {status}){why}")
     if status == 404 or status < 400:
         return Garbled(f"{controller} does not answer as LINSTOR does (HTTP {status})")
     return Refused(f"LINSTOR at {controller} failed (HTTP {status}){why}")

@@ -9,9 +9,10 @@ say: to sort that out is the listener's affair, who had better ask (``client``).
 * LINSTOR sends no heartbeat, so silence means nothing. A stream that was silent for
   ``renew_every`` is opened anew: what it then says first is the state of everything. One that
   is not silent, be it because others do the same, is opened anew after twice that time.
-* LINSTOR sends the head of its answer with the first event, which may take days. While it is
-  awaited the same controller is asked for its version now and then. If it answers, we are
-  connected and there is nothing to tell; if not, we go elsewhere.
+* The head of the answer may not come before the first event, which can take days: LINSTOR 1.33
+  sends it at once, and what is in front of it need not. While it is awaited the same controller is
+  asked for its version now and then. If it answers, we are connected and there is nothing to tell;
+  if not, we go elsewhere.
 * What cannot be read is counted and left out.
 """
 
