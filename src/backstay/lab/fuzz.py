@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from backstay.lab.fuzz_policy import with_policies
-from backstay.lab.guest_fuzz import about_guests, kubelet_dies
+from backstay.lab.guest_fuzz import about_guests, guests_outlive_it, kubelet_dies
 from backstay.lab.linstor_fuzz import disturbed, replicated
 from backstay.lab.scenario import (
     LEADER,
@@ -83,6 +83,7 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     if policy.config:
         machines = [vm.name for vm in stage.workloads.vms]
         steps += kubelet_dies(guests, nodes, machines, until=LONGEST)
+    steps += guests_outlive_it(Chance(seed, "heartbeats"), stage.workloads.vms, stage.ours)
     if is_long:
         steps += _falls_silent(replace(stage, dice=silence))
         policy = _vouched_for(silence, policy)
@@ -99,7 +100,6 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         # It ends at a time of day: whoever sets our clock decides when, not we.
         steps = [step for step in steps if step.do is not Do.SKEW_CONTROLLER]
     steps.sort(key=lambda step: step.at)
-    last = max((step.at for step in steps), default=0.0)
     return Scenario(
         name=f"fuzz-{seed}",
         question="Does anything break that must not?",
@@ -114,12 +114,13 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         controllers=stage.controllers,
         bug=bug,
         steps=tuple(steps),
-        until=LONGEST_SILENCE if is_long else _end(dice, last, full=linstor is not None),
+        until=LONGEST_SILENCE if is_long else _end(dice, steps, full=linstor is not None),
     )
 
 
-def _end(dice: Chance, last: float, *, full: bool) -> float:
+def _end(dice: Chance, steps: Sequence[Step], *, full: bool) -> float:
     """Sometimes long enough to see whether all that was promised has been kept."""
+    last = max((step.at for step in steps), default=0.0)
     quiet = dice.between(*_QUIET_END) + (_PATIENCE if dice.happens(0.3) else 0.0)
     return LONGEST if full else min(LONGEST, _rounded(last + quiet))
 
@@ -138,7 +139,11 @@ class Stage:
         return self.nodes[0] if self.dice.happens(0.5) else self.dice.pick(self.nodes)
 
     def controller(self) -> str:
-        return f"backstay-{1 + self.dice.below(self.controllers)}"
+        return self.dice.pick(self.ours)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return tuple(f"backstay-{number + 1}" for number in range(self.controllers))
 
     def beginning(self) -> float:
         return self.dice.between(0.0, _LAST_BEGINNING)
@@ -381,8 +386,8 @@ def _helper_dies_too(stage: Stage) -> Iterator[Step]:
 
 
 def _all_of_us(stage: Stage, at: float, do: Do) -> Iterator[Step]:
-    for number in range(stage.controllers):
-        yield _step(at, do, controller=f"backstay-{number + 1}")
+    for name in stage.ours:
+        yield _step(at, do, controller=name)
 
 
 def _node_flaps(stage: Stage) -> Iterator[Step]:
@@ -495,8 +500,7 @@ def _clock_is_set(stage: Stage) -> Iterator[Step]:
     dice = stage.dice
     seconds = _rounded(dice.between(-7200, 7200))
     at = stage.beginning()
-    for number in range(stage.controllers):
-        name = f"backstay-{number + 1}"
+    for name in stage.ours:
         yield _step(at, Do.SKEW_CONTROLLER, controller=name, seconds=seconds)
     if dice.happens(0.7):
         # Where nothing answers at its ports, the clock is all that speaks about a node.
