@@ -153,9 +153,11 @@ def test_life_after_the_confirmation_contradicts_it_and_stops_everything() -> No
         await s.arm()
         await asyncio.sleep(60)
         status = (await s.incident()).status
-        assert (status.code, status.next) == (
-            "EvidenceContradicted", f"backstay confirm-dead {victim} --withdraw",
-        )  # fmt: skip
+        assert status.code == "EvidenceContradicted"
+        assert status.next == (
+            f"backstay confirm-dead {victim} --withdraw, "
+            f"and once it is off: backstay confirm-dead {victim}"
+        )
         assert await s.pods_on(victim) == before
 
     assert play(scene).doubles == []

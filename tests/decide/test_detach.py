@@ -189,3 +189,18 @@ def test_other_mounts_are_no_reason_to_keep_it_closed(mounted: set[str]) -> None
 def test_a_volume_that_another_pod_there_uses_is_no_sign_of_the_old_one() -> None:
     owed = msgspec.structs.replace(OWED, handle="h", pv="pv")
     assert still_mounted(changed(), [owed], {"csi^h"}) is None
+
+
+# Once life has refuted somebody's word
+
+
+def test_a_word_that_life_refuted_frees_nothing_and_says_so() -> None:
+    alive = changed(**RELEASED, facts={"lease_changed_at": NOW - 1})
+    assert planned(alive).detach == ()
+    [said] = planned(alive).said
+    assert "declared dead, but it shows life" in said.sentence
+
+
+def test_a_volume_that_its_storage_refuses_is_freed_all_the_same() -> None:
+    alive = changed(**RELEASED, facts={"lease_changed_at": NOW - 1}, testimony=FENCED)
+    assert planned(alive).detach == (DISK,)

@@ -23,12 +23,24 @@ from backstay.model.evidence import (
 from backstay.model.labels import TMAX_PROTECT
 from backstay.model.policy import Policy, Terms
 from backstay.model.workload import Volume
-from tests.decide.cases import HEARD, NOW, SUSPECTED, TIMES, VM, changed, decided, verdict
+from tests.decide.cases import (
+    CONFIRMED,
+    HEARD,
+    NOW,
+    SUSPECTED,
+    TIMES,
+    VM,
+    WORD,
+    changed,
+    decided,
+    verdict,
+)
 
 replace = msgspec.structs.replace
 
 LONG = HEARD + TIMES.presume + 10
 """When the node has been silent for long enough to be presumed dead."""
+LATER = CONFIRMED + 60
 CONSENT = {"labels": {TMAX_PROTECT: "true"}}
 SHARED = Volume(claim="root", pv="pv", driver="csi", access_modes=("ReadWriteMany",))
 
@@ -191,6 +203,74 @@ def test_an_answer_of_long_ago_holds_nobody() -> None:
         testimony=testimony, word={"seen_at": SUSPECTED + 60}, facts={"looked_at": SUSPECTED + 90}
     )
     assert verdict(later).action is Action.RELEASE
+
+
+# Once life has refuted somebody's word
+
+
+def refuted_and_silent_since(testimony: Testimony | None = None, **parts: Any) -> Snapshot:
+    """Something answered after the word was given, and nothing has for a minute."""
+    answers = (Answer("kernel", CONFIRMED + 1),)
+    return changed(
+        testimony=replace(testimony or Testimony(), answers=answers),
+        facts={"looked_at": LATER},
+        **parts,
+    )
+
+
+def code_of(snapshot: Snapshot) -> str:
+    return decide(snapshot, LATER, times=TIMES, chain=CHAIN).verdicts[0].why.code
+
+
+def test_a_word_that_life_refuted_holds_though_all_is_silent_since() -> None:
+    assert found(refuted_and_silent_since(), LATER) == []
+    assert code_of(refuted_and_silent_since()) == "EvidenceContradicted"
+
+
+def test_another_word_does_not_outweigh_one_that_life_refuted() -> None:
+    again = replace(WORD, name="again", seen_at=CONFIRMED + 40)
+    both = refuted_and_silent_since(confirmations=(WORD, again))
+    assert found(both, LATER) == []
+    assert code_of(both) == "EvidenceContradicted"
+    assert code_of(refuted_and_silent_since(confirmations=(again,))) == "MayBeReleased"
+
+
+def test_silence_does_not_outweigh_a_word_that_life_refuted() -> None:
+    once = Testimony(
+        answers=(Answer("kernel", HEARD + 5),), silences=(silence("n2"), silence("n3"))
+    )
+    early = replace(WORD, seen_at=HEARD + 3)
+    assert found(silent(testimony=once)) == [EvidenceKind.PRESUMED]
+    assert found(silent(testimony=once, confirmations=(early,))) == []
+
+
+def test_what_the_storage_refuses_outweighs_a_word_that_life_refuted() -> None:
+    refused = Testimony(fences=(fence("pv", observed_at=LATER),))
+    assert found(refuted_and_silent_since(refused), LATER) == [EvidenceKind.STORAGE_FENCED]
+    assert code_of(refuted_and_silent_since(refused)) == "MayBeReleased"
+
+
+@pytest.mark.parametrize(
+    ("observed_at", "code"),
+    [(CONFIRMED + 2, "MayBeReleased"), (CONFIRMED + 1, "EvidenceContradicted")],
+)
+def test_what_a_provider_says_outweighs_it_if_it_is_later_than_the_last_sign(
+    observed_at: float, code: str
+) -> None:
+    off = provider(observed_at=observed_at)
+    lasting = replace(TIMES, fresh=2 * LATER)
+    held = decide(refuted_and_silent_since(off), LATER, times=lasting, chain=CHAIN)
+    assert held.verdicts[0].why.code == code
+
+
+def test_the_node_is_said_to_be_contradicted_until_something_speaks_of_all_of_it() -> None:
+    refused = Testimony(fences=(fence("pv", observed_at=LATER),))
+    off = provider(observed_at=LATER)
+    said = [
+        decide(refuted_and_silent_since(each), LATER, times=TIMES, chain=CHAIN).why.code
+        for each in (refused, off)
+    ]
+    assert said == ["EvidenceContradicted", "NodeLost"]
 
 
 # The out-of-service taint

@@ -75,9 +75,11 @@ def consider(snapshot: Snapshot, owed: Sequence[Owed], now: float, *, times: Tim
     grounds = {each: _ground(each, evidence) for each in owed}
     due = tuple(each for each in owed if grounds[each] is not None)
     unproven = [each for each in owed if grounds[each] is None]
+    contradiction = proof.refuted(snapshot.heard)
+    because = _UNPROVEN if contradiction is None else contradiction.sentence.rstrip(".")
     return Prospect(
         due=due,
-        said=_stays(snapshot, _awaited(unproven), _UNPROVEN),
+        said=_stays(snapshot, _awaited(unproven), because),
         outvoted=frozenset(each.pv for each in due if grounds[each] is EvidenceKind.STORAGE_QUORUM),
     )
 
@@ -131,8 +133,7 @@ def _veto(snapshot: Snapshot, times: Times) -> str | None:
         return f"{snapshot.facts.name} is exempt"
     if snapshot.view_age > times.fresh:
         return "our view of the cluster is nothing to act on"
-    contradiction = proof.refuted(snapshot.heard)
-    return None if contradiction is None else contradiction.sentence.rstrip(".")
+    return None
 
 
 def _evidence(

@@ -156,7 +156,8 @@ def decide(snapshot: Snapshot, now: float, *, times: Times, chain: Sequence[Chec
         verdict = _judge(msgspec.structs.replace(case, ahead=ahead) if ahead else case, chain)
         ahead += verdict.action is Action.RELEASE
         verdicts.append(verdict)
-    why = proof.refuted(heard) or snapshot.life.why
+    proven = any(each.kind.scope is Scope.NODE for each in found)
+    why = snapshot.life.why if proven else proof.refuted(heard) or snapshot.life.why
     return Decision(snapshot.facts.name, why, tuple(verdicts), found)
 
 
@@ -332,7 +333,9 @@ def is_view_fresh(case: Case) -> Objection | None:
 
 
 def is_evidence_contradicted(case: Case) -> Objection | None:
-    why = proof.refuted(case.heard)
+    """Where something is enough for it all the same, that was not contradicted: what the storage
+    refuses to a node that lives, it refuses."""
+    why = proof.refuted(case.heard) if case.evidence is None else None
     return None if why is None else Objection(Action.HOLD, why)
 
 

@@ -4,7 +4,9 @@
 ``objection`` whether one of them is enough for one workload:
 
 * **Life refutes.** Whatever speaks of the whole node is void once the node was heard of after
-  suspicion began, on any channel. What the storage refuses stays refused.
+  suspicion began, on any channel. What the storage refuses stays refused. Where life has refuted
+  somebody's word about this boot, neither another word nor silence outweighs that: only what was
+  observed does, of the whole node after its last sign of life.
 * **Scope.** Evidence about volumes covers a workload only if all that it can write to is known,
   and covered. Evidence about a guest covers that guest.
 * **Strength.** What rests on silence, or on the word of another program, takes the consent of the
@@ -58,11 +60,13 @@ Rule = Callable[[Heard, float, Times], Iterator[Evidence]]
 
 def proofs(heard: Heard, now: float, *, times: Times) -> tuple[Evidence, ...]:
     """All evidence that counts at this moment, the strongest first."""
+    alive, disputed = _alive(heard, times), refuted(heard) is not None
     found = [
         evidence
         for rule in _RULES
         for evidence in rule(heard, now, times)
-        if evidence.kind.scope is not Scope.NODE or not _alive(heard, times)
+        if evidence.kind.scope is not Scope.NODE
+        or not (alive or (disputed and not _outweighs(evidence, heard)))
     ]
     ranks = list(Strength)
     return tuple(sorted(found, key=lambda each: ranks.index(each.kind.strength)))
@@ -137,6 +141,15 @@ def refuted(heard: Heard) -> Why | None:
         if sign is not None and is_about(confirmation, facts):
             return Reason.EvidenceContradicted.because(node=facts.name, sign=sign)
     return None
+
+
+def _outweighs(evidence: Evidence, heard: Heard) -> bool:
+    """Whether it is about what came after the life that has refuted somebody's word."""
+    facts = heard.facts
+    last = (facts.lease_changed_at, facts.status_changed_at, facts.heartbeat_changed_at)
+    signs = [*last, *(answer.at for answer in heard.testimony.answers)]
+    observed = evidence.kind.strength is Strength.OBSERVED
+    return observed and all(at is None or at < evidence.observed_at for at in signs)
 
 
 def is_cut_off(heard: Heard) -> bool:

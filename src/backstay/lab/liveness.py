@@ -106,6 +106,7 @@ class Patience:
         self._term: tuple[str, int] = ("", 0)
         self._signs: dict[str, float] = {}
         self._proven = Since()
+        self._in_vain: set[str] = set()
         self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
 
@@ -136,6 +137,8 @@ class Patience:
                 self._term = ("", 0)
             case LEASES.label, (_OURS.namespace, _OURS.lease):
                 self._notice_leader(after["spec"], happening.at)
+            case CONFIRMATIONS.label, _ if before is None and self._is_on(after["spec"]["node"]):
+                self._in_vain.add(after["metadata"]["uid"])
 
     def _notice_leader(self, spec: Json, now: float) -> None:
         term = (str(spec.get("holderIdentity") or ""), int(spec.get("leaseTransitions") or 0))
@@ -173,7 +176,7 @@ class Patience:
         machine = self._witness.node(name)
         return (
             machine is not None
-            and machine.boot_id is None
+            and not self._is_on(name)
             and self._is_armed()
             and self._is_confirmed(name, node)
             and self._most_are_well(but=name)
@@ -186,20 +189,22 @@ class Patience:
 
     def _is_confirmed(self, name: str, node: Json) -> bool:
         """Somebody vouches for it, and nobody has ever done so in vain: a word about this boot that
-        life has contradicted is not outweighed by another one."""
+        life has contradicted, be it by an answer at a port, is not outweighed by another one."""
         lease = self._witness.stored(LEASES.label, name, labels.LEASE_NAMESPACE)
         if lease is None:
             return False
         heartbeat = (node["metadata"].get("annotations") or {}).get(labels.HEARTBEAT, "")
         shown = (lease["spec"].get("renewTime"), heartbeat)
         boot = (name, node["metadata"]["uid"], _boot(node))
-        words = (stored.object["spec"] for stored in self._witness.store.all(CONFIRMATIONS.label))
-        known = [
-            (word.get("lastRenewal"), word.get("lastHeartbeat", ""))
-            for word in words
-            if (word["node"], word["nodeUID"], word["bootID"]) == boot
-        ]
-        return bool(known) and all(each == shown for each in known)
+        words = [stored.object for stored in self._witness.store.all(CONFIRMATIONS.label)]
+        known = [word for word in words if _about(word["spec"]) == boot]
+        if any(word["metadata"]["uid"] in self._in_vain for word in known):
+            return False
+        return bool(known) and all(_last_signs(word["spec"]) == shown for word in known)
+
+    def _is_on(self, name: str) -> bool:
+        machine = self._witness.node(name)
+        return machine is not None and machine.boot_id is not None
 
     def _most_are_well(self, *, but: str) -> bool:
         names = [s.object["metadata"]["name"] for s in self._witness.store.all(NODES.label)]
@@ -327,6 +332,14 @@ class Flight:
             return await self.files.names(self.directory)
         except FileNotFoundError:
             return []
+
+
+def _about(word: Json) -> tuple[str, str, str]:
+    return word["node"], word["nodeUID"], word["bootID"]
+
+
+def _last_signs(word: Json) -> tuple[str | None, str]:
+    return word.get("lastRenewal"), word.get("lastHeartbeat", "")
 
 
 def _is_open(incident: Json) -> bool:

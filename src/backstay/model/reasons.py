@@ -123,9 +123,11 @@ class Reason(Enum):
     )
     EvidenceContradicted = Entry(
         "{node} was declared dead, but it shows life ({sign}).",
-        "Somebody or something said that the node is off, and then a sign of life was seen. All "
-        "evidence of that boot is void and everything stops. It may be a node that is cut off.",
-        "backstay confirm-dead {node} --withdraw",
+        "Somebody said that the node is off, and then a sign of life was seen. It may be a node "
+        "that is cut off. That word stays void, also if the node dies later, and beside it neither "
+        "another word nor silence counts: only what is observed of the node or of its volumes "
+        "releases anything.",
+        "backstay confirm-dead {node} --withdraw, and once it is off: backstay confirm-dead {node}",
     )
     GuestAliveKubeletDead = Entry(
         "The kubelet of {node} is silent but virt-handler is not: {workload} is running there.",
