@@ -45,8 +45,8 @@ from backstay.sim.api.server import ApiServer
 from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Commit, Key, Store, Stored
 from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.doorkeeper import prompt
 from backstay.sim.fate import left_at
-from backstay.sim.network import prompt
 from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.truth import Entry, Running, Truth, What
 

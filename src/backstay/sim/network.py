@@ -22,201 +22,36 @@ streamed is stopped. TLS and proxies are not simulated: an ``https`` address nee
 """
 
 import asyncio
-import contextvars
 import errno
-import logging
 import math
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from contextvars import Context
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from backstay.seam.errors import (
     BadAnswer,
     ConnectFailed,
-    ConnectionLost,
     Refused,
     TimedOut,
     TooLate,
 )
-from backstay.seam.serve import Answer, Handler, Inbound, Listener, Serve, ServerTls
+from backstay.seam.serve import Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.transport import Request, Response, Stream, Transport
-from backstay.sim.fate import ALL_WELL, FATE, LEFT, Attempt, Fate, Fates
+from backstay.sim.doorkeeper import Doorkeeper, lower
+from backstay.sim.fate import ALL_WELL, Attempt, Fate, Fates
 from backstay.sim.lane import Lane, current_lane
 from backstay.sim.wire import Exchange, Head, Link, Sent, Wires, name_of, true_time
 
-__all__ = ["Contact", "Link", "Network", "Sent", "prompt"]
-
-T = TypeVar("T")
-HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+__all__ = ["Contact", "Link", "Network", "Sent"]
 
 _FIRST_FREE_PORT = 49152
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _GZIP = 16 + zlib.MAX_WBITS
-
-_logger = logging.getLogger("backstay.serve")
-
-
-def prompt(handler: HandlerT) -> HandlerT:
-    """Marks a handler that has its answer without ever waiting for anything: it needs no task of
-    its own for each request."""
-    vars(handler)["is_prompt"] = True
-    return handler
-
-
-class _Listener:
-    """A handler at an address; it sees each request in the context in which it listens."""
-
-    def __init__(self, network: "Network", url: str, handler: Handler, max_body: int) -> None:
-        self.lane = current_lane()
-        self._network = network
-        self._url = url
-        self._handler = handler
-        self._max_body = max_body
-        self._is_prompt = getattr(handler, "is_prompt", False)
-        self._context = contextvars.copy_context()
-        self._under_way: dict[Exchange, asyncio.Task[None] | None] = {}
-        self._quiet = asyncio.Event()
-
-    @property
-    def url(self) -> str:
-        return self._url
-
-    def accept(self, link: Link, exchange: Exchange) -> None:
-        """Answers the request of an exchange when it arrives."""
-        self._under_way[exchange] = None
-        exchange.up.on_news = partial(self._arrived, link, exchange)
-
-    def _arrived(self, link: Link, exchange: Exchange) -> None:
-        if exchange.up.has_something:
-            exchange.up.on_news = None
-            # Only now, because a task for each request that is on its way would wait for nothing.
-            context = self._context.copy()
-            if self._is_prompt:
-                loop = asyncio.get_running_loop()
-                loop.call_soon(self._serve_at_once, link, exchange, context=context)
-            else:
-                self._spawn(exchange, self._serve(link, exchange), context)
-
-    def _spawn(
-        self, exchange: Exchange, serving: Coroutine[Any, Any, None], context: Context
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(serving, name=self._url, context=context)
-        self._under_way[exchange] = task
-
-    async def close(self) -> None:
-        if self._network.listeners.get(self._url) is self:
-            del self._network.listeners[self._url]
-        try:
-            async with asyncio.timeout(self._network.grace):
-                while self._under_way:
-                    self._quiet.clear()
-                    await self._quiet.wait()
-        except TimeoutError:
-            pass
-        for exchange in list(self._network.link(self._url).exchanges):
-            exchange.abort()
-        left = [task for task in self._under_way.values() if task is not None]
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left)
-
-    def _serve_at_once(self, link: Link, exchange: Exchange) -> None:
-        try:
-            inbound = self._take(exchange)
-            answer = _at_once(self._answer(inbound))
-            if not isinstance(answer.body, bytes):
-                streaming = self._stream(link, exchange, inbound, answer, answer.body)
-                self._spawn(exchange, streaming, contextvars.copy_context())
-                return
-            self._reply(link, exchange, inbound, answer)
-        except ConnectionLost:
-            pass
-        self._over(exchange)
-
-    async def _serve(self, link: Link, exchange: Exchange) -> None:
-        try:
-            inbound = self._take(exchange)
-            answer = await self._answer(inbound)
-            if isinstance(answer.body, bytes):
-                self._reply(link, exchange, inbound, answer)
-            else:
-                await self._stream(link, exchange, inbound, answer, answer.body)
-        except ConnectionLost:
-            return
-        finally:
-            self._over(exchange)
-
-    def _take(self, exchange: Exchange) -> Inbound:
-        inbound = exchange.up.take()
-        assert isinstance(inbound, Inbound)
-        if exchange.fate is not ALL_WELL:
-            FATE.set(exchange.fate)
-        LEFT.set(exchange.began)
-        return inbound
-
-    def _over(self, exchange: Exchange) -> None:
-        self._under_way.pop(exchange, None)
-        self._quiet.set()
-
-    async def _answer(self, inbound: Inbound) -> Answer:
-        if len(inbound.body) > self._max_body:
-            return Answer(status=413)
-        try:
-            return await self._handler(inbound)
-        except Exception:
-            _logger.exception("the handler of %s %s failed", inbound.method, inbound.path)
-            return Answer(status=500)
-
-    def _reply(self, link: Link, exchange: Exchange, inbound: Inbound, answer: Answer) -> None:
-        """With all of it."""
-        if _is_lost(link, exchange):
-            return
-        headers = _lower(answer.headers)
-        body = answer.body if isinstance(answer.body, bytes) and inbound.method != "HEAD" else b""
-        if exchange.fate.drip is None:
-            exchange.down.put(Response(answer.status, headers, body))
-        else:
-            exchange.down.put(Head(answer.status, headers), body, None)
-
-    async def _stream(
-        self,
-        link: Link,
-        exchange: Exchange,
-        inbound: Inbound,
-        answer: Answer,
-        body: AsyncIterator[bytes],
-    ) -> None:
-        try:
-            if inbound.method == "HEAD":
-                self._reply(link, exchange, inbound, answer)
-            elif not _is_lost(link, exchange):
-                exchange.down.put(Head(answer.status, _lower(answer.headers)))
-                await self._send(exchange, body)
-        except ConnectionLost:
-            return
-        finally:
-            self._over(exchange)
-            # Also when no byte of it was read: a body may hold a subscription.
-            if hasattr(body, "aclose"):
-                await body.aclose()
-
-    async def _send(self, exchange: Exchange, body: AsyncIterator[bytes]) -> None:
-        try:
-            await exchange.send_body(body)
-        except Exception:
-            if not exchange.caller_is_gone:
-                _logger.exception("the answer at %s broke off", self._url)
-                exchange.abort()
-        else:
-            exchange.down.put(None)
 
 
 class _Stream:
@@ -399,7 +234,14 @@ class _Serve:
         url = _join("https" if tls else "http", host, port)
         if url in self._network.listeners:
             raise OSError(errno.EADDRINUSE, f"{url} is in use")
-        listener = _Listener(self._network, url, handler, max_body)
+        listener = Doorkeeper(
+            url,
+            handler,
+            link=self._network.link(url),
+            max_body=max_body,
+            grace=self._network.grace,
+            on_close=self._network.closes,
+        )
         self._network.listeners[url] = listener
         self._network.hosts[url] = listener.lane
         return listener
@@ -449,7 +291,7 @@ class Network:
         self.transport: Transport = _Transport(self)
         self.serve: Serve = _Serve(self)
         self.wires = Wires(latency)
-        self.listeners: dict[str, _Listener] = {}
+        self.listeners: dict[str, Doorkeeper] = {}
         # Who listens, or did, at an address: where a machine is without power, nobody refuses.
         self.hosts: dict[str, Lane | None] = {}
         self.idle: Counter[tuple[Lane | None, str]] = Counter()
@@ -470,6 +312,10 @@ class Network:
         """Somebody else is to listen there from now on, as when a Service leads to another pod. Who
         is connected stays so."""
         self.listeners.pop(url, None)
+
+    def closes(self, listener: Doorkeeper) -> None:
+        if self.listeners.get(listener.url) is listener:
+            del self.listeners[listener.url]
 
     def draw_fate(self, link: Link, request: Request) -> Fate:
         self._attempts += 1
@@ -514,7 +360,7 @@ class Network:
             raise _refused(link)
         exchange = Exchange(link, self.wires, fate, caller=current_lane(), server=host)
         if listener is not None:
-            listener.accept(link, exchange)
+            listener.accept(exchange)
         return exchange
 
     def _can_be_reached(self, host: Lane | None) -> bool:
@@ -558,24 +404,6 @@ class Network:
         for caller, address in list(self.idle):
             if forgotten(caller, self.hosts.get(address)):
                 del self.idle[caller, address]
-
-
-def _at_once(steps: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that never waits."""
-    try:
-        steps.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise RuntimeError(f"{steps} was to be prompt, and waits")
-
-
-def _is_lost(link: Link, exchange: Exchange) -> bool:
-    """Whether nobody will hear the answer."""
-    loss = exchange.fate.lose_answer or link.lose_answer
-    if loss == "reset":
-        exchange.abort()
-    return loss is not None
 
 
 async def _whole(head: Head, exchange: Exchange, request: Request) -> Response:
@@ -635,14 +463,10 @@ def _inbound(request: Request, peer: str) -> Inbound:
         method=request.method,
         path=place.path,
         query=place.query,
-        headers={"host": place.host, **_lower(request.headers)},
+        headers={"host": place.host, **lower(request.headers)},
         body=request.body,
         peer=peer,
     )
-
-
-def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 def _named(request: Request) -> str:

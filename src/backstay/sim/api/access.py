@@ -12,7 +12,7 @@ from backstay.sim.api.rbac import Attempt, User
 from backstay.sim.api.requests import Query, Target, route
 from backstay.sim.api.server import ApiServer, refused
 from backstay.sim.api.status import Refusal
-from backstay.sim.network import prompt
+from backstay.sim.doorkeeper import prompt
 
 __all__ = ["AccessControl", "Attempt", "User"]
 

@@ -26,7 +26,7 @@ from backstay.sim.api.requests import Target, route
 from backstay.sim.api.server import ApiServer, refused
 from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Expired
-from backstay.sim.network import prompt
+from backstay.sim.doorkeeper import prompt
 
 _JSON = {"content-type": "application/json"}
 

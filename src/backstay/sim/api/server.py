@@ -35,7 +35,7 @@ from backstay.sim.api.reviews import REVIEWED, Reviews, Tokens
 from backstay.sim.api.status import Cause, Refusal
 from backstay.sim.api.store import Store, Stored
 from backstay.sim.api.subresources import BINDINGS, PLAIN, Subresources
-from backstay.sim.network import prompt
+from backstay.sim.doorkeeper import prompt
 
 _JSON = {"content-type": "application/json"}
 

@@ -21,7 +21,7 @@ from backstay.seam import Seams
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound, Serve
 from backstay.seam.tasks import Tasks
-from backstay.sim.network import prompt
+from backstay.sim.doorkeeper import prompt
 from backstay.sim.nodes.devices import Devices
 from backstay.sim.nodes.kubelet import Kubelet, Pace, Report
 from backstay.sim.nodes.network import PodNetwork, Refused, Sandbox
