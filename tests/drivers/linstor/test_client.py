@@ -10,6 +10,7 @@ from backstay.drivers.linstor.errors import (
     Garbled,
     LinstorError,
     Misconfigured,
+    NotServed,
     NotThere,
     Refused,
     Unreachable,
@@ -120,10 +121,91 @@ async def test_what_many_have_in_common_is_read_once_and_anew_each_time() -> Non
     found = await s.linstor.options_of(names)
     assert set(found) == set(names)
     assert set(found.values()) == {Options("all", False)}
-    # Four lists of at most 64, a group, and the controller.
-    assert len(s["a"].seen) == 6
+    # Four lists of at most 64, a group, the controller, and the connections: of each and of nodes.
+    assert len(s["a"].seen) == 6 + 200 + 1
     s["a"].answers["/v1/resource-groups/sc-1"] = json({"name": "sc-1", "props": {QUORUM: "off"}})
     assert await s.linstor.options("pvc-7") == Options("off", False)
+
+
+# As LINSTOR 1.33.3 was seen to send it.
+NOT_SERVED = Answer(
+    status=404,
+    headers={"Content-Type": "application/json"},
+    body=b'[{"ret_code":-4611686018427386906,"message":"Path \'/v1/nope\' not found on server.",'
+    b'"details":"HTTP 404 Not Found","created_at":"2026-11-16T15:16:21.922198813Z"}]',
+)
+IMPOSSIBLE = Answer(
+    status=500,
+    headers={"Content-Type": "application/json", "Connection": "close"},
+    body=b'[{"ret_code":-4611686018427387702,"message":"The specified resource name \'1abc\' is '
+    b'invalid.","created_at":"2026-11-16T15:27:39.929493358Z"}]',
+)
+OF_RESOURCE = Answer(
+    body=b'[{"node_a":"node-1","node_b":"node-3"},{"node_a":"node-1","node_b":"Node-B",'
+    b'"props":{"DrbdOptions/Net/allow-two-primaries":"yes"}},{"node_a":"node-3","node_b":"Node-B"}]'
+)
+OF_NODES = Answer(
+    body=b'[{"node_a":"Node-B","node_b":"node-1",'
+    b'"props":{"DrbdOptions/Net/allow-two-primaries":"yes"}}]'
+)
+NODE_CONNECTIONS = "/v1/node-connections"
+
+
+@virtual_time
+async def test_one_connection_that_allows_two_primaries_is_enough() -> None:
+    s = await scene()
+    furnished(s)
+    s["a"].answers["/v1/resource-definitions/own/resource-connections"] = OF_RESOURCE
+    found = await s.linstor.options_of(["own", "grouped"])
+    assert found == {"own": Options("off", True), "grouped": Options("all", False)}
+
+
+@virtual_time
+async def test_a_connection_of_nodes_counts_for_the_resources_that_have_it() -> None:
+    s = await scene()
+    furnished(s)
+    for name, nodes in (("own", ("node-1", "node-b")), ("grouped", ("node-1", "node-3"))):
+        pair = {"node_a": nodes[0], "node_b": nodes[1]}
+        s["a"].answers[f"/v1/resource-definitions/{name}/resource-connections"] = json([pair])
+    s["a"].answers[NODE_CONNECTIONS] = OF_NODES
+    found = await s.linstor.options_of(["own", "grouped"])
+    assert found == {"own": Options("off", True), "grouped": Options("all", False)}
+
+
+@virtual_time
+async def test_connections_that_cannot_be_read_leave_nothing_known() -> None:
+    s = await scene()
+    furnished(s)
+    s["a"].answers[NODE_CONNECTIONS] = json([{"node_a": "a"}])
+    with pytest.raises(Garbled, match="the list of connections cannot be read"):
+        await s.linstor.options("own")
+
+
+@virtual_time
+async def test_a_linstor_from_before_connections_of_nodes_has_none() -> None:
+    s = await scene()
+    furnished(s)
+    s["a"].answers[NODE_CONNECTIONS] = NOT_SERVED
+    assert await s.linstor.options("own") == Options("off", False)
+
+
+@virtual_time
+async def test_a_path_that_is_not_served_says_nothing_about_a_resource() -> None:
+    s = await scene()
+    s["a"].everything = NOT_SERVED
+    with pytest.raises(
+        NotServed, match=r"a:3370 does not know the question .*'/v1/nope' not found"
+    ):
+        await s.linstor.replicas("pvc-1")
+
+
+@virtual_time
+async def test_a_name_that_linstor_cannot_have_is_not_there() -> None:
+    s = await scene("a", "b")
+    s["a"].everything = IMPOSSIBLE
+    with pytest.raises(NotThere, match="'1abc' is invalid"):
+        await s.linstor.replicas("1abc")
+    assert s["b"].seen == []
 
 
 @virtual_time

@@ -66,6 +66,7 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         ("/v1/resource-definitions/im.possible", 500, 202),
         ("/v1/resource-definitions/1st/resources", 500, 202),
         ("/v1/resource-definitions?resource_definitions=im.possible", 500, 202),
+        ("/v1/resource-definitions/no-such/resource-connections", 404, 301),
         ("/v1/resource-groups/no-such", 404, 317),
         ("/v1/no-such", 404, 998),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from backstay.seam.errors import ConnectionLost, TimedOut
 from backstay.seam.transport import Response
-from backstay.sim.linstor.database import DEFAULT_GROUP, QUORUM
+from backstay.sim.linstor.database import DEFAULT_GROUP, QUORUM, TWO_PRIMARIES
 from backstay.sim.linstor.front import STREAM, Trouble
 from backstay.sim.linstor.replicas import Kind
 from backstay.sim.linstor.served import Lab, Served, serving
@@ -185,6 +185,20 @@ async def test_a_setting_of_one_replica_or_one_node_is_told_and_holds_there_alon
         "off",
         "majority",
     ], "the resource's own goes before the node's"
+
+
+@in_virtual_time
+async def test_connections_have_settings_of_their_own(rig: Rig) -> None:
+    path = "/v1/resource-definitions/pvc-1/resource-connections"
+    pairs = [("n1", "n2"), ("n1", "n3"), ("n2", "n3")]
+    assert await rig.get(path) == [{"node_a": one, "node_b": other} for one, other in pairs]
+    assert await rig.get("/v1/node-connections") == []
+    allowed = {"props": {TWO_PRIMARIES: "yes"}}
+    rig.lab.database.allow_two_primaries_between("n1", "n3", resource="pvc-1")
+    rig.lab.database.allow_two_primaries_between("n3", "n2")
+    assert (await rig.get(path))[1] == {"node_a": "n1", "node_b": "n3", **allowed}
+    assert await rig.get("/v1/node-connections") == [{"node_a": "n2", "node_b": "n3", **allowed}]
+    assert rig.lab.drbd.resources["pvc-1"].options.allow_two_primaries
 
 
 @in_virtual_time

@@ -3,7 +3,7 @@
 * Every call has a deadline and ends within it. Each controller has its share of the time that is
   left; the one that answered last is asked first.
 * Whoever cannot be reached, fails, redirects or answers with something that is not LINSTOR's is
-  left for the next one. Only LINSTOR's own "not found" is final.
+  left for the next one. Only what LINSTOR itself says is not there is final.
 * A question whose connection was lost is asked once more: nothing that we ask changes anything.
 * Nothing is remembered but who answered: what is read is read anew each time, because decisions
   rest on it. Within one call, what many resources have in common is read once.
@@ -35,6 +35,7 @@ from backstay.drivers.linstor.errors import (
     Garbled,
     LinstorError,
     Misconfigured,
+    NotServed,
     NotThere,
     Unreachable,
     joined,
@@ -64,7 +65,7 @@ _REFUSAL_TIMEOUT = 2.0
 _DEFINITIONS_AT_ONCE = 64
 
 # How many questions of one call are under way at once.
-_SIDE_BY_SIDE = 8
+_SIDE_BY_SIDE = 32
 
 _ASKS_FOR_JSON = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 
@@ -73,6 +74,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 # Where the props of the controller are kept beside those of groups, none of which has no name.
 _CONTROLLER = ""
+
+# Where the settings of connections between nodes are kept beside those of resources.
+_NODES = ""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -118,16 +122,17 @@ class Linstor:
     ) -> dict[str, Options | LinstorError]:
         """The same for many, by their names in lower case, and for each that has none, why."""
         deadline = _in(timeout)
-        definitions = await self._definitions({name.lower() for name in resources}, deadline)
-        readable = [each for each in definitions.values() if isinstance(each, Definition)]
-        questions = {
-            group: partial(self._group_props, group, deadline)
-            for group in sorted({each.group for each in readable if each.group})
+        names = {name.lower() for name in resources}
+        async with asyncio.TaskGroup() as group:
+            settings = group.create_task(self._settings(names, deadline))
+            connections = group.create_task(self._connections(names, deadline))
+        pairs = connections.result()
+        return {
+            name: _with_pairs(found, pairs[name], pairs[_NODES])
+            if isinstance(found, Options)
+            else found
+            for name, found in settings.result().items()
         }
-        if readable:
-            questions[_CONTROLLER] = partial(self._controller_props, deadline)
-        props = await _side_by_side(questions)
-        return {name: _resolved(found, props) for name, found in definitions.items()}
 
     async def satellites(self, *, timeout: float = TIMEOUT) -> tuple[Satellite, ...]:
         """All nodes, with or without replicas."""
@@ -183,6 +188,40 @@ class Linstor:
             # The resource is there; it is what LINSTOR says of it that does not fit together.
             raise Garbled(f"the resource group {group!r}: {error}") from None
 
+    async def _settings(
+        self, names: set[str], deadline: float
+    ) -> dict[str, Options | LinstorError]:
+        """What is in effect for each, but for what its connections have for themselves."""
+        definitions = await self._definitions(names, deadline)
+        readable = [each for each in definitions.values() if isinstance(each, Definition)]
+        questions = {
+            group: partial(self._group_props, group, deadline)
+            for group in sorted({each.group for each in readable if each.group})
+        }
+        if readable:
+            questions[_CONTROLLER] = partial(self._controller_props, deadline)
+        props = await _side_by_side(questions)
+        return {name: _resolved(found, props) for name, found in definitions.items()}
+
+    async def _connections(
+        self, names: set[str], deadline: float
+    ) -> dict[str, wire.Pairs | LinstorError]:
+        """What is set for the connections of each, and for those between nodes."""
+        possible = sorted(name for name in names if _NAME.fullmatch(name))
+        paths = {name: f"/v1/resource-definitions/{name}/resource-connections" for name in possible}
+        if possible:
+            paths[_NODES] = "/v1/node-connections"
+        return await _side_by_side(
+            {of: partial(self._pairs, path, deadline) for of, path in paths.items()}
+        )
+
+    async def _pairs(self, path: str, deadline: float) -> wire.Pairs:
+        try:
+            return await self._ask(path, wire.pairs_from, deadline=deadline)
+        except NotServed:
+            # From before there were settings of connections between nodes.
+            return {}
+
     async def _controller_props(self, deadline: float) -> Mapping[str, str]:
         return await self._ask("/v1/controller/properties", wire.properties_from, deadline=deadline)
 
@@ -236,7 +275,7 @@ class Linstor:
             try:
                 body = await self._get(controller, path, loop.time() + share)
                 answer = _read(controller, body, read)
-            except NotThere:
+            except (NotThere, NotServed):
                 self.answered(controller)
                 raise
             except LinstorError as error:
@@ -357,6 +396,16 @@ def _resolved(
             return layer
         layers.append(layer)
     return wire.options_from(layers)
+
+
+def _with_pairs(
+    options: Options, of_resource: wire.Pairs | LinstorError, of_nodes: wire.Pairs | LinstorError
+) -> Options | LinstorError:
+    if isinstance(of_resource, LinstorError):
+        return of_resource
+    if isinstance(of_nodes, LinstorError):
+        return of_nodes
+    return wire.with_pairs(options, of_resource, of_nodes)
 
 
 async def _by(deadline: float, credentials: Coroutine[Any, Any, T]) -> T:

@@ -36,6 +36,10 @@ class NotThere(LinstorError):
     """LINSTOR knows no such resource."""
 
 
+class NotServed(LinstorError):
+    """LINSTOR does not know the question: it is older than that."""
+
+
 class Garbled(LinstorError):
     """What came cannot be read as what was asked for."""
 

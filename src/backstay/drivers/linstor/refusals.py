@@ -12,7 +12,7 @@ that there is no such resource.
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from backstay.drivers.linstor.errors import Garbled, LinstorError, NotThere, Refused
+from backstay.drivers.linstor.errors import Garbled, LinstorError, NotServed, NotThere, Refused
 from backstay.drivers.linstor.wire import refusals_from
 
 _IMPOSSIBLE_NAME, _UNKNOWN_ERROR = 202, 998
@@ -37,6 +37,8 @@ def refusal(controller: str, status: int, headers: Mapping[str, str], body: byte
         return Refused(f"LINSTOR at {controller} forbids it to this login (HTTP 403){why}")
     if (status == 404 and codes - {_UNKNOWN_ERROR}) or _IMPOSSIBLE_NAME in codes:
         return NotThere(f"LINSTOR at {controller} knows no such thing (HTTP {status}){why}")
+    if status == 404 and codes:
+        return NotServed(f"LINSTOR at {controller} does not know the question (HTTP 404){why}")
     if status == 404 or status < 400:
         return Garbled(f"{controller} does not answer as LINSTOR does (HTTP {status})")
     return Refused(f"LINSTOR at {controller} failed (HTTP {status}){why}")

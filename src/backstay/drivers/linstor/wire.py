@@ -25,6 +25,9 @@ _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})
 
 T = TypeVar("T")
 
+Pairs = Mapping[frozenset[str], Mapping[str, str]]
+"""What of ``OPTIONS`` is set for the connection between two nodes."""
+
 
 class Unreadable(ValueError):
     """Not what it should be; the message completes a sentence."""
@@ -145,6 +148,12 @@ class _Node(msgspec.Struct, frozen=True):
     props: dict[str, str] | None = None
 
 
+class _Pair(msgspec.Struct, frozen=True):
+    node_a: str
+    node_b: str
+    props: dict[str, str] | None = None
+
+
 class _Event(msgspec.Struct, frozen=True):
     resource_name: str
     node_name: str
@@ -161,6 +170,7 @@ _DEFINITIONS = msgspec.json.Decoder(list[msgspec.Raw])
 _GROUP = msgspec.json.Decoder(_Group)
 _PROPERTIES = msgspec.json.Decoder(dict[str, str])
 _NODES = msgspec.json.Decoder(list[_Node])
+_PAIRS = msgspec.json.Decoder(list[_Pair])
 _EVENT = msgspec.json.Decoder(_Event)
 _VERSION = msgspec.json.Decoder(_Version)
 _REFUSALS = msgspec.json.Decoder(list[Refusal] | Refusal)
@@ -252,6 +262,27 @@ def group_props_from(body: bytes, group: str) -> Mapping[str, str]:
 
 def properties_from(body: bytes) -> Mapping[str, str]:
     return _decoded(_PROPERTIES, body, "the list of the controller's properties")
+
+
+def pairs_from(body: bytes) -> Pairs:
+    """What is set for connections, by the two nodes of each. Those of a resource are all listed,
+    those of nodes only where something is set."""
+    found = _decoded(_PAIRS, body, "the list of connections")
+    return {
+        frozenset({each.node_a.lower(), each.node_b.lower()}): _own(each.props) for each in found
+    }
+
+
+def with_pairs(options: Options, of_resource: Pairs, of_nodes: Pairs) -> Options:
+    """What is in effect where a connection may have a setting of its own. DRBD takes whether two
+    primaries are allowed connection by connection, so one that allows it is enough."""
+    settings = [
+        each[TWO_PRIMARIES]
+        for pair, own in of_resource.items()
+        for each in (own, of_nodes.get(pair, {}))
+        if TWO_PRIMARIES in each
+    ]
+    return Options(options.quorum, _any([options.two_primaries, *map(_yes_or_no, settings)]))
 
 
 def options_from(layers: Sequence[Mapping[str, str]]) -> Options:

@@ -24,7 +24,8 @@ Props = dict[str, str]
 @dataclass
 class Definition:
     """``has_drbd`` is false for one that is nothing but a local disk; ``number`` is its own.
-    ``own`` is what was set for its replica on a node alone."""
+    ``own`` is what was set for its replica on a node alone, ``between`` what was set for the
+    connection of two."""
 
     name: str
     number: int
@@ -32,6 +33,7 @@ class Definition:
     props: Props = field(default_factory=dict)
     has_drbd: bool = True
     own: dict[str, Props] = field(default_factory=dict)
+    between: dict[frozenset[str], Props] = field(default_factory=dict)
 
 
 class Database:
@@ -45,6 +47,8 @@ class Database:
         self.groups: dict[str, Props] = {}
         self.props: Props = {}
         self.node_props: dict[str, Props] = {}
+        self.between: dict[frozenset[str], Props] = {}
+        """Of connections between nodes, whatever the resource."""
         self._defined = 0
         self._group_names: dict[str, str] = {}
         self.add_group(DEFAULT_GROUP, {})
@@ -91,6 +95,13 @@ class Database:
         for name in [resource.lower()] if resource else self.definitions:
             self._configure(name)
 
+    def allow_two_primaries_between(self, one: str, other: str, *, resource: str = "") -> None:
+        """On the connection of two nodes, of one resource or of all that are on both."""
+        place = self.definitions[resource.lower()] if resource else self
+        place.between[frozenset({one.lower(), other.lower()})] = {TWO_PRIMARIES: "yes"}
+        for name in [resource.lower()] if resource else self.definitions:
+            self._configure(name)
+
     def _props(self, resource: str, node: str) -> Props:
         if resource and node:
             return self.definitions[resource].own.setdefault(node, {})
@@ -129,6 +140,7 @@ class Database:
         return Options(
             quorum=effective(QUORUM, "off"),
             on_no_quorum="io-error" if fails else "suspend-io",
-            allow_two_primaries=effective(TWO_PRIMARIES, "no") == "yes",
+            allow_two_primaries=effective(TWO_PRIMARIES, "no") == "yes"
+            or bool(definition.between or self.between),
             outdated_primary="force-secondary" if forces else "disconnect",
         )

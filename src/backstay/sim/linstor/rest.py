@@ -8,12 +8,13 @@ diskless. An error is a list of return codes. To ask for a name that no resource
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Any
 from urllib.parse import parse_qs
 
 from backstay.sim.linstor.controller import Controller
-from backstay.sim.linstor.database import Definition
+from backstay.sim.linstor.database import Definition, Props
 from backstay.sim.linstor.replicas import Disk, Kind, Role, Sight
 
 VERSION = {
@@ -53,6 +54,11 @@ class Rest:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._database = controller.database
+        self._tells: dict[str, Callable[[Definition], Any]] = {
+            "": _definition,
+            "resources": lambda each: list(self._replicas(each)),
+            "resource-connections": lambda each: list(self._between(each)),
+        }
 
     def get(self, path: str, query: str) -> Found:
         """Status and body."""
@@ -69,13 +75,13 @@ class Rest:
                 return self._group(group)
             case ["v1", "resource-definitions"]:
                 return self._definitions(query)
-            case ["v1", "resource-definitions", name]:
-                return self._about(name, _definition)
-            case ["v1", "resource-definitions", name, "resources"]:
-                return self._about(name, lambda each: list(self._replicas(each)))
+            case ["v1", "resource-definitions", name, *what] if "/".join(what) in self._tells:
+                return self._about(name, self._tells["/".join(what)])
+            case ["v1", "node-connections"]:
+                return 200, list(self._between_nodes())
         return 404, refused(UNKNOWN_ERROR, f"Path '{path}' not found on server.")
 
-    def _about(self, name: str, tell: Any) -> Found:
+    def _about(self, name: str, tell: Callable[[Definition], Any]) -> Found:
         if not _NAME.fullmatch(name):
             return _impossible(name)
         found = self._database.definitions.get(name.lower())
@@ -162,6 +168,22 @@ class Rest:
                 "uuid": _uuid("resource", f"{key}/{node}"),
                 "create_timestamp": CREATED,
             }
+
+    def _between(self, definition: Definition) -> Iterator[Json]:
+        """Every two of its replicas, whether something is set for them or not."""
+        replicas = self._database.drbd.resources[definition.name.lower()].replicas
+        for one, other in combinations(replicas, 2):
+            yield self._pair(one, other, definition.between.get(frozenset({one, other})))
+
+    def _between_nodes(self) -> Iterator[Json]:
+        """Those of which something is set."""
+        for pair, props in self._database.between.items():
+            one, other = sorted(pair)
+            yield self._pair(one, other, props)
+
+    def _pair(self, one: str, other: str, props: Props | None) -> Json:
+        shown = self._database.shown
+        return {"node_a": shown(one), "node_b": shown(other), **_if_any(props=props)}
 
     def _state(self, node: str, sight: Sight | None) -> Json:
         if sight is not None:
