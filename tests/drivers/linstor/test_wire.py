@@ -363,3 +363,34 @@ def test_whatever_comes_is_read_or_unreadable_and_nothing_else_happens(body: byt
     ):
         with suppress(Unreadable):
             read(body)
+
+
+# As LINSTOR 1.33.3 was seen to send it: one satellite is OFFLINE, one was started again and has
+# told of nothing but what changed since, and one is ONLINE and has told nothing yet.
+ACTUAL = (
+    b'[{"name":"Pvc-1","node_name":"node-1","layer_object":{"children":[{"type":"STORAGE",'
+    b'"storage":{}}],"type":"DRBD","drbd":{"drbd_resource_definition":{"peer_slots":7,'
+    b'"al_stripes":1,"al_stripe_size_kib":32,"port":-1,"transport_type":"IP","secret":"-",'
+    b'"down":false},"node_id":0,"tcp_ports":[7000],"peer_slots":7,"al_stripes":1,"al_size":32,'
+    b'"flags":["INITIALIZED"]}},"uuid":"bf7647e9-6cfe-450d-880d-5afd313934d7",'
+    b'"create_timestamp":1794842389833},{"name":"Pvc-1","node_name":"Node-B","layer_object":'
+    b'{"children":[{"type":"STORAGE","storage":{}}],"type":"DRBD","drbd":{"node_id":1,'
+    b'"tcp_ports":[7000],"flags":["INITIALIZED"],"connections":{"node-1":{"connected":false,'
+    b'"message":"Connecting"}},"promotion_score":10102,"may_promote":true}},"state":'
+    b'{"in_use":false},"uuid":"5f741942-bad9-4ea6-b401-ac1393b09b31","create_timestamp":'
+    b'1794842390428},{"name":"Pvc-1","node_name":"node-3","props":{"StorPoolName":'
+    b'"DfltDisklessStorPool"},"flags":["DISKLESS","DRBD_DISKLESS","TIE_BREAKER"],"layer_object":'
+    b'{"children":[{"type":"STORAGE","storage":{}}],"type":"DRBD","drbd":{"node_id":2,'
+    b'"flags":["DISKLESS","INITIALIZED"]}},"state":{},"uuid":'
+    b'"0d0756ce-f050-4873-9ea8-e59653fb842e","create_timestamp":1794842662155}]'
+)
+
+
+def test_what_satellites_have_not_told_stays_unknown() -> None:
+    offline, restarted, new = wire.replicas_from(ACTUAL, "pvc-1")
+    assert [each.node for each in (offline, restarted, new)] == ["node-1", "node-b", "node-3"]
+    assert (offline.in_use, offline.may_promote, offline.connections) == (None, None, None)
+    assert (restarted.in_use, restarted.may_promote) == (False, True)
+    assert restarted.connections == {"node-1": False}, "and nothing of node-3"
+    assert (new.in_use, new.may_promote, new.connections) == (None, None, None)
+    assert [each.diskful for each in (offline, restarted, new)] == [True, True, False]
