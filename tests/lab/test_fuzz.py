@@ -15,7 +15,7 @@ from backstay.lab.fuzz import LONGEST_SILENCE, draw
 from backstay.lab.scenario import Do, dump, load
 
 CHUNK = 20
-CHUNKS = 4
+CHUNKS = 5
 
 CHEAP = 312
 """A seed whose case is short, and shows the bug below."""
