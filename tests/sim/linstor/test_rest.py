@@ -198,7 +198,11 @@ async def test_connections_have_settings_of_their_own(rig: Rig) -> None:
     rig.lab.database.allow_two_primaries_between("n3", "n2")
     assert (await rig.get(path))[1] == {"node_a": "n1", "node_b": "n3", **allowed}
     assert await rig.get("/v1/node-connections") == [{"node_a": "n2", "node_b": "n3", **allowed}]
-    assert rig.lab.drbd.resources["pvc-1"].options.allow_two_primaries
+    rig.lab.database.define("apart", {"n1": Kind.DISKFUL, "n2": Kind.DISKFUL})
+    allows = {
+        name: each.options.allow_two_primaries for name, each in rig.lab.drbd.resources.items()
+    }
+    assert allows == {"pvc-1": True, "apart": False}
 
 
 @in_virtual_time

@@ -141,6 +141,11 @@ class Database:
             quorum=effective(QUORUM, "off"),
             on_no_quorum="io-error" if fails else "suspend-io",
             allow_two_primaries=effective(TWO_PRIMARIES, "no") == "yes"
-            or bool(definition.between or self.between),
+            or self._has_a_pair_that_allows_two(definition),
             outdated_primary="force-secondary" if forces else "disconnect",
         )
+
+    def _has_a_pair_that_allows_two(self, definition: Definition) -> bool:
+        resource = self.drbd.resources.get(definition.name.lower())
+        nodes = set(resource.replicas) if resource else set()
+        return any(pair <= nodes for pair in (*definition.between, *self.between))
