@@ -270,18 +270,21 @@ class Pipe:
             self.on_news()
 
     def _put(self, pieces: tuple[object, ...], later: float = 0.0) -> None:
-        now = true_time()
+        loop = asyncio.get_running_loop()
+        now = _true_time_of(loop)
+        arrival = now + self._exchange.delay()
         # A delay that was shortened meanwhile must not let a later piece overtake.
-        self._last_arrival = max(self._last_arrival + later, now + self._exchange.delay())
+        if arrival < self._last_arrival + later:
+            arrival = self._last_arrival + later
+        self._last_arrival = arrival
         for piece in pieces:
             if isinstance(piece, bytes):
                 self._under_way += len(piece)
-        if self._last_arrival <= now:
+        if arrival <= now:
             self._arrive(pieces)
         else:
-            loop = asyncio.get_running_loop()
             # Not in the context of the sender: it is out of its hands now.
-            loop.call_at(self._last_arrival, self._arrive, pieces, context=Context())
+            loop.call_at(arrival, self._arrive, pieces, context=Context())
 
     def _arrive(self, pieces: tuple[object, ...]) -> None:
         wires = self._exchange.wires
@@ -408,7 +411,10 @@ def name_of(lane: Lane | None) -> str:
 
 def true_time() -> float:
     """``loop.time()`` as it is in no process."""
-    loop = asyncio.get_running_loop()
+    return _true_time_of(asyncio.get_running_loop())
+
+
+def _true_time_of(loop: asyncio.AbstractEventLoop) -> float:
     return loop.true_time if isinstance(loop, VirtualLoop) else loop.time()
 
 

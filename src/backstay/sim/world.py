@@ -79,8 +79,10 @@ class World:
         self.faults = Chance(seed, "faults")
         self.loop = VirtualLoop(Chance(seed, "order"))
         network_chance = Chance(seed, "network")
+        # Every piece on every wire asks for it.
+        least, spread = _LATENCY[0], _LATENCY[1] - _LATENCY[0]
         self.network = Network(
-            latency=lambda: network_chance.between(*_LATENCY), keeps_record=False
+            latency=lambda: least + spread * network_chance.random(), keeps_record=False
         )
         self.processes: dict[str, Process] = {}
         self.log = Log(self.loop, level)
