@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from backstay.decide.failover import CHAIN, Action, Snapshot, Verdict, decide
-from backstay.decide.proof import may_detach, objection, proofs, why_not_presumed
+from backstay.decide.proof import (
+    may_detach,
+    objection,
+    proofs,
+    refuted_words,
+    why_not_presumed,
+)
 from backstay.decide.storm import Fleet
 from backstay.model.evidence import (
     Answer,
@@ -225,6 +231,20 @@ def code_of(snapshot: Snapshot) -> str:
 def test_a_word_that_life_refuted_holds_though_all_is_silent_since() -> None:
     assert found(refuted_and_silent_since(), LATER) == []
     assert code_of(refuted_and_silent_since()) == "EvidenceContradicted"
+
+
+def test_a_word_that_was_refuted_before_we_led_stays_void() -> None:
+    recalled = changed(word={"refuted": True})
+    assert found(recalled, NOW) == []
+    assert verdict(recalled).why.code == "EvidenceContradicted"
+
+
+def test_the_words_that_life_refuted_are_named() -> None:
+    again = replace(WORD, name="again", uid="c2", seen_at=CONFIRMED + 40)
+    other = replace(WORD, name="other", uid="c3", boot_id="b0")
+    assert refuted_words(refuted_and_silent_since(confirmations=(WORD, again, other)).heard) == (
+        "c1",
+    )
 
 
 def test_another_word_does_not_outweigh_one_that_life_refuted() -> None:

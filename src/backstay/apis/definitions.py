@@ -175,6 +175,7 @@ def _incident_status() -> Schema:
             "workloads": _list(_object(workload)),
             "timeline": _list(_object(moment)),
             "intent": _object(intent),
+            "refuted": _list(_ID),
         }
     )
 

@@ -153,6 +153,7 @@ class FailoverLoop:
         rows = await self._book.all()
         self._history.read(rows)
         self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
+        self._observer.recall(uid for row in rows if row.open for uid in row.status.refuted)
         self._laps.clear()
         self._quiet_since.clear()
         self._teller.begin()

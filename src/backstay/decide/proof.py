@@ -143,6 +143,16 @@ def refuted(heard: Heard) -> Why | None:
     return None
 
 
+def refuted_words(heard: Heard) -> tuple[str, ...]:
+    """The uids of those confirmations of this boot that a sign of life contradicts."""
+    return tuple(
+        each.uid
+        for each in heard.confirmations
+        if is_about(each, heard.facts)
+        and _sign_after(each, heard.facts, heard.testimony.answers) is not None
+    )
+
+
 def _outweighs(evidence: Evidence, heard: Heard) -> bool:
     """Whether it is about what came after the life that has refuted somebody's word."""
     facts = heard.facts
@@ -202,6 +212,8 @@ def _sign_after(
     We hear of a confirmation at once and of a renewal with the next look at the leases, so what
     we saw later may be older. Where the confirmation names it as the last one, it is.
     """
+    if confirmation.refuted:
+        return "as it did when another controller led"
     moment = confirmation.seen_at
     known = confirmation.last_renewal and confirmation.last_renewal == facts.renewal
     if facts.lease_changed_at is not None and facts.lease_changed_at > moment and not known:

@@ -101,7 +101,8 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     ``seen_at`` is when *we* first saw it: a sign of life after that contradicts it. But whoever
     starts anew has seen nothing, so it also names what was there when it was given: the lease's
     last renewal and virt-handler's last heartbeat. They are compared as they stand, never as
-    times; where they differ, the node has lived since.
+    times; where they differ, the node has lived since. An answer at a port leaves no such trace:
+    that it was ``refuted`` is known from whoever led before.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: float
     last_renewal: str = ""
     last_heartbeat: str = ""
+    refuted: bool = False
 
 
 class OutOfService(msgspec.Struct, frozen=True, kw_only=True):
