@@ -118,6 +118,11 @@ class ForAllTimes(WithoutLastRenewal):
         return msgspec.structs.replace(super()._believe(word, facts), seen_at=math.inf)
 
 
+class WithoutMemory(Observer):
+    def recall(self, refuted: Iterable[str]) -> None:
+        """Begins as if nobody had led before."""
+
+
 class WithoutHeartbeat(Credulous):
     def _see(self, facts: NodeFacts) -> NodeFacts:
         return msgspec.structs.replace(facts, heartbeat="", heartbeat_changed_at=None)

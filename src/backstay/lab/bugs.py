@@ -35,6 +35,7 @@ from backstay.lab.broken import (
     WithoutIntent,
     WithoutLastRenewal,
     WithoutMark,
+    WithoutMemory,
     WithoutMissing,
     WithoutPreconditions,
     WithoutSettling,
@@ -168,6 +169,14 @@ BUGS: tuple[Bug, ...] = (
         CAUGHT_IN_LIFE | {"OneWriter"},
         {"observer": ForAllTimes},
         cases.LIFE_SEEN,
+    ),
+    Bug(
+        "forgets-what-was-refuted",
+        "A new leader does not read which words were refuted before.",
+        "control/failover.py: lead",
+        frozenset({"NoDeleteWithoutEvidence"}),
+        {"observer": WithoutMemory},
+        cases.ANSWERED_BEFORE,
     ),
     Bug(
         "stops-healthy-guests",

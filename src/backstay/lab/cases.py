@@ -196,6 +196,21 @@ LIFE_SEEN = Scenario(
     until=190,
 )
 
+ANSWERED_BEFORE = Scenario(
+    name="answered-before",
+    question="What if an answer has refuted a word, and somebody else leads once it is cut off?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(
+        Step(at=5, do=Do.KILL_KUBELET, node="n1"),
+        Step(at=12, do=Do.CONFIRM, node="n1"),
+        Step(at=60, do=Do.CUT, node="n1"),
+        Step(at=62, do=Do.KILL_CONTROLLER, controller="backstay-1"),
+        Step(at=64, do=Do.START_CONTROLLER, controller="backstay-1"),
+    ),
+    until=150,
+)
+
 WITHDRAWN = Scenario(
     name="withdrawn",
     question="What if somebody takes back that a node is dead, before we are armed?",

@@ -139,6 +139,7 @@ class Witness:
         self._beats: dict[str, list[Look]] = {}
         self._confirmed: dict[str, int] = {}
         self._withdrawn: dict[str, int] = {}
+        self._refuted: dict[str, tuple[str, float]] = {}
         self._put_out: dict[str, _PutOut] = {}
         self._said_off: dict[str, tuple[int]] = {}
         self._marked: dict[str, int] = {}
@@ -235,6 +236,7 @@ class Witness:
         self._shift += before - self.store.version
         self._rolled_back_at = self.restored_at = _now()
         self._stamp = self._armed_stamp()
+        self._refuted.clear()
         for pod in self.store.all(PODS.label):
             meta = pod.object["metadata"]
             self._removed.pop(meta["uid"], None)
@@ -354,11 +356,9 @@ class Witness:
             for word in words
             if (word["spec"]["nodeUID"], word["spec"]["bootID"]) == boot
         ]
-        vouched = [
-            *map(self.confirmed, uids),
-            *self._tainted_at(node, seen, strong=strong),
-            *self._said_off.get(node, ()),
-        ]
+        vouched = [*self._said_off.get(node, ())]
+        if not any(self._knew_refuted(by, uid) for uid in uids):
+            vouched += [*map(self.confirmed, uids), *self._tainted_at(node, seen, strong=strong)]
         if not vouched:
             return f"nothing vouches for the death of {node}"
         if max(vouched) < self.life_shown(node, until=lease.version):
@@ -368,6 +368,11 @@ class Witness:
         if renewed is not None and by.sent - renewed.at < self._renewal:
             return f"{node} had not missed a single renewal of its lease"
         return self._answered(by, node)
+
+    def _knew_refuted(self, by: Asked, uid: str) -> bool:
+        """Whether an incident had named that word as refuted, by whoever asks, or before it led."""
+        user, at = self._refuted.get(uid, ("", math.inf))
+        return at < (by.sent if user == by.user else self.terms.began(by.user, by.sent))
 
     def sign_of_life(self, by: Asked, node: str) -> str:
         """What whoever asks had heard of the node when its lease had been silent for long; empty
@@ -507,8 +512,8 @@ class Witness:
                     self._lives.setdefault(commit.after.key[1], []).append(version)
                     beat = Look(_now(), version, commit.after)
                     self._beats.setdefault(commit.after.key[1], []).append(beat)
-            case INCIDENTS.label if by is not None:
-                self.terms.told(by.user, meta["name"], commit.after.object, now=_now())
+            case INCIDENTS.label:
+                self._remember_incident(commit, by)
             case CONFIRMATIONS.label:
                 known = self._withdrawn if commit.deleted else self._confirmed
                 known.setdefault(meta["uid"], version)
@@ -518,6 +523,19 @@ class Witness:
                 self._marked.setdefault(meta["uid"], version)
                 if by is not None:
                     self._marked_by_us.add(meta["uid"])
+
+    def _remember_incident(self, commit: Commit, by: Asked | None) -> None:
+        if by is not None:
+            name = commit.after.object["metadata"]["name"]
+            self.terms.told(by.user, name, commit.after.object, now=_now())
+        status = commit.after.object.get("status") or {}
+        before = (commit.before.object.get("status") or {}) if commit.before else {}
+        over = commit.deleted or status.get("closedAt")
+        named = [] if over else status.get("refuted") or []
+        for uid in {*(before.get("refuted") or ())} - {*named}:
+            self._refuted.pop(uid, None)
+        for uid in named:
+            self._refuted.setdefault(uid, (by.user if by else "", _now()))
 
     def _remember_service(self, commit: Commit, version: int, by: Asked | None) -> None:
         name = commit.after.key[1]
