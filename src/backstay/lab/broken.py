@@ -410,6 +410,11 @@ class InAHurry(FailoverLoop):
     def _is_clean(self, snapshot: Snapshot, incident: OpenIncident | None) -> bool:
         return True
 
+    async def _has_left_something(
+        self, snapshot: Snapshot, incident: OpenIncident, term: Term
+    ) -> bool:
+        return False
+
 
 # What is seen of workloads
 
