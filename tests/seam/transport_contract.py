@@ -114,7 +114,9 @@ class TransportContract:
         with pytest.raises(BadAnswer):
             await world.transport.request(world.request(server.url, headers=_PACKED, max_body=999))
 
-    @pytest.mark.parametrize("body", [gzip.compress(bytes(1000))[:-4], b"not gzip at all"])
+    @pytest.mark.parametrize(
+        "body", [gzip.compress(bytes(1000))[:-4], b"not gzip at all"], ids=["cut-off", "plain"]
+    )
     async def test_a_body_that_is_not_packed_as_it_says_is_refused(
         self, world: World, body: bytes
     ) -> None:
