@@ -222,7 +222,7 @@ class Patience:
                 continue
             uid, name = meta["uid"], meta["name"]
             wanted = _is_protected_kind(pod) and not wants_more_than_a_word(pod, self._witness)
-            if wanted and self._should_be_gone(records.get(uid)):
+            if wanted and not _is_over(pod) and self._should_be_gone(records.get(uid)):
                 yield RECOVERED, uid, f"{name} is still on {node}, whose death is proven"
             # LINSTOR's controller is only marked, as Kubernetes does it a few minutes later.
             marked = meta.get("deletionTimestamp") and not is_replaceable(pod)
