@@ -12,7 +12,7 @@ from backstay.model.evidence import Answer, Testimony
 from backstay.model.node import Life
 from backstay.model.policy import Job, Mode, Ownership
 from backstay.model.workload import PodRef, Volume, Workload, WorkloadKind
-from tests.decide.cases import CONFIRMED, NOW, READY, TIMES, changed
+from tests.decide.cases import CONFIRMED, NOW, READY, SUSPECTED, TIMES, changed
 
 replace = msgspec.structs.replace
 
@@ -75,6 +75,7 @@ def test_what_is_not_plainly_replaceable_is_left_alone(fields: dict[str, Any]) -
         lost(facts={"exempt": True}),
         lost(view_age=TIMES.fresh + 1),
         lost(testimony=Testimony(answers=(Answer("kubelet port", NOW - 1),))),
+        lost(facts={"heartbeat_changed_at": SUSPECTED + 1, "heartbeat": "new"}),
         lost(fleet=Fleet(nodes=3, down=("n1", "n2", "n3"))),
     ],
 )

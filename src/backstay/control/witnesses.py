@@ -36,7 +36,8 @@ class Witnesses:
         if self._source is None:
             return
         node, loop = snapshot.facts.name, asyncio.get_running_loop()
-        if to_be_succeeded(snapshot, times=self._times):
+        silent = not self._has_spoken(since=snapshot.life.suspected_at or 0.0)
+        if silent and to_be_succeeded(snapshot, times=self._times):
             for workload in await self._guard.succeed(node, term=term, incident=incident):
                 self._awaited[node] = loop.time()
                 told(Reason.LinstorReplaced.because(workload=workload, node=node))

@@ -11,11 +11,14 @@ That needs no proof of a death, because nothing is taken from the node that two 
 * It has no volumes and writes to nothing that outlives it. A LINSTOR controller that keeps its
   database on a disk is left alone; one that keeps it in Kubernetes' API elects who speaks.
 * Somebody starts another one. Nothing else of the node is touched.
+* Nobody has heard of it since: while LINSTOR answers, it needs no successor
+  (``control/witnesses.py``).
 
 Everything else is asked as for any failover: the node is lost, it is our job, the view is sound, it
 is no storm, nothing contradicts it, and we are armed.
 """
 
+from backstay.decide import life as lives
 from backstay.decide import proof
 from backstay.decide.failover import Snapshot
 from backstay.decide.storm import is_storm
@@ -56,5 +59,6 @@ def _may_be(snapshot: Snapshot, times: Times) -> bool:
         and snapshot.view_age <= times.fresh
         and proof.refuted(snapshot.heard) is None
         and proof.answered(snapshot.heard, times) is None
+        and not lives.guests_alive(snapshot.life, snapshot.facts, times)
         and not is_storm(snapshot.fleet, policy)
     )
