@@ -218,8 +218,9 @@ class LinstorSource:
     def _renewed(self) -> None:
         """All that there is has been said once more."""
         self._told_by = self.promotions.connects
-        for resource, hints in self._hints.items():
-            if not any(hints.values()):
+        for resource in {name for name, _ in self._tracks}:
+            hints = self._hints.get(resource)
+            if hints and not any(hints.values()):
                 self._begin_anew(resource)
         self._due |= {resource for resource in self._hints if self._is_worth_a_look(resource)}
         self._news.set()
@@ -297,8 +298,8 @@ class LinstorSource:
 
     async def _take_all(self, lost: Mapping[str, Collection[str]], lap: _Lap) -> None:
         options = await self._linstor.options_of([name for name in lost if lost[name]])
+        self._forget_all_but(lost)
         for resource, nodes in lost.items():
-            self._forget(resource, keep=nodes)
             option = options.get(resource)
             if isinstance(option, LinstorError):
                 lap.failed(option)
@@ -322,17 +323,15 @@ class LinstorSource:
         return (lost | self._watched) & {each.node for each in replicas}
 
     def _sight(self, resource: str, node: str, options: Options, lap: _Lap) -> ResourceSight:
-        return ResourceSight(
-            resource=resource,
-            node=node,
+        return resource_sight(
+            resource,
+            node,
+            lap.replicas[resource],
+            options,
             driver=self._terms.driver,
             observed_at=lap.started,
-            replicas=tuple(
-                replica_sight(each, node, online=lap.online, alive_at=self._alive_at(each.node))
-                for each in lap.replicas[resource]
-            ),
-            quorum=options.quorum,
-            two_primaries=options.two_primaries,
+            online=lap.online,
+            alive_at=self._alive_at,
         )
 
     def _alive_at(self, node: str) -> float | None:
@@ -374,25 +373,45 @@ class LinstorSource:
         for told in self._subscribers:
             told(node)
 
-    def _forget(self, resource: str, *, keep: Collection[str]) -> None:
-        gone = [key for key in self._tracks if key[0] == resource and key[1] not in keep]
-        for key in gone:
-            del self._tracks[key]
-            self._cut_off.pop(key, None)
+    def _forget_all_but(self, lost: Mapping[str, Collection[str]]) -> None:
+        """Of the resources that were looked at, the nodes that nobody has lost any more."""
+        for resource, node in list(self._tracks):
+            if node not in lost.get(resource, (node,)):
+                del self._tracks[resource, node]
+                self._cut_off.pop((resource, node), None)
 
 
-def replica_sight(
-    replica: Replica, node: str, *, online: Collection[str], alive_at: float | None = None
-) -> ReplicaSight:
-    """What this replica says of that node."""
-    return ReplicaSight(
-        node=replica.node,
-        diskful=replica.diskful,
-        online=replica.node in online,
-        alive_at=alive_at,
-        in_use=replica.in_use,
-        may_promote=replica.may_promote,
-        sees=_sees(replica.connections, node),
+def resource_sight(
+    resource: str,
+    node: str,
+    replicas: Iterable[Replica],
+    options: Options,
+    *,
+    driver: str,
+    observed_at: float,
+    online: Collection[str],
+    alive_at: Callable[[str], float | None] = lambda _: None,
+) -> ResourceSight:
+    """What these replicas of a resource say of that node."""
+    return ResourceSight(
+        resource=resource,
+        node=node,
+        driver=driver,
+        observed_at=observed_at,
+        replicas=tuple(
+            ReplicaSight(
+                node=each.node,
+                diskful=each.diskful,
+                online=each.node in online,
+                alive_at=alive_at(each.node),
+                in_use=each.in_use,
+                may_promote=each.may_promote,
+                sees=_sees(each.connections, node),
+            )
+            for each in replicas
+        ),
+        quorum=options.quorum,
+        two_primaries=options.two_primaries,
     )
 
 

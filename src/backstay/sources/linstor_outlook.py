@@ -15,7 +15,7 @@ from backstay.drivers.linstor.errors import LinstorError, NotThere
 from backstay.drivers.linstor.wire import Replica, weakest
 from backstay.model.drbd import ResourceSight
 from backstay.model.workload import Workload
-from backstay.sources.linstor import LinstorTerms, replica_sight, resources_of
+from backstay.sources.linstor import LinstorTerms, resource_sight, resources_of
 
 _AT_ONCE = 16
 
@@ -51,17 +51,16 @@ async def replication(
             if isinstance(option, LinstorError):
                 problems.append(str(option))
                 continue
-            option = weakest(option, replicas[name], satellites)
-            sight = ResourceSight(
-                resource=name,
-                node=node,
+            sight = resource_sight(
+                name,
+                node,
+                replicas[name],
+                weakest(option, replicas[name], satellites),
                 driver=terms.driver,
                 observed_at=now,
-                replicas=tuple(replica_sight(each, node, online=online) for each in replicas[name]),
-                quorum=option.quorum,
-                two_primaries=option.two_primaries,
-                grace=terms.known_grace,
+                online=online,
             )
+            sight = msgspec.structs.replace(sight, grace=terms.known_grace)
             sights[node] = (*sights.get(node, ()), sight)
     return Replication(sights, tuple(dict.fromkeys(problems)))
 
