@@ -11,13 +11,13 @@ import pytest
 
 from backstay.lab.bugs import BUGS
 from backstay.lab.campaign import ENOUGH, Report, campaign, outcome
-from backstay.lab.fuzz import LONGEST_SILENCE, draw
+from backstay.lab.fuzz import LONGEST_SILENCE, SIBLINGS, as_sibling, draw
 from backstay.lab.scenario import Do, dump, load
 
 CHUNK = 20
 CHUNKS = 5
 
-CHEAP = 312
+CHEAP = 157
 """A seed whose case is short, and shows the bug below."""
 
 SILENCE = next(bug.name for bug in BUGS if bug.name.startswith("silence"))
@@ -103,6 +103,13 @@ def test_everything_that_can_happen_is_drawn_sooner_or_later() -> None:
 
 def test_neighbouring_seeds_are_different_cases() -> None:
     assert len({draw(seed).steps for seed in range(100)}) == 100
+
+
+def test_a_group_of_seeds_begins_with_the_same_world() -> None:
+    for group in range(20):
+        seeds = range(group * SIBLINGS, (group + 1) * SIBLINGS)
+        [world] = {dump(as_sibling(draw(seed))) for seed in seeds}
+        assert world != dump(as_sibling(draw(seeds.stop)))
 
 
 # Playing

@@ -48,6 +48,9 @@ LONGEST = 180.0
 LONGEST_SILENCE = 260.0
 """The same where it is about a node that falls silent for so long that its death is presumed."""
 
+SIBLINGS = 5
+"""So many seeds in a row begin with the same world, and differ in what happens to it."""
+
 _LAST_BEGINNING = 50.0
 _MOST_STORIES = 4
 _MOST_WRITES = 20
@@ -59,63 +62,94 @@ Weighted = Sequence[tuple[int, T]]
 
 def draw(seed: int, *, bug: str = "") -> Scenario:
     """The case that ``seed`` stands for, for a controller with that deliberate bug or none."""
-    dice = Chance(seed, "fuzz")
+    opening = _opening(seed // SIBLINGS)
+    stage = Stage(Chance(seed, "fuzz"), opening.nodes, opening.workloads, opening.controllers)
+    drawn = (step for step in _steps(seed, stage, opening) if step.at < LONGEST)
+    steps = sorted(drawn, key=lambda step: step.at)
+    if opening.policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
+        # It ends at a time of day: whoever sets our clock decides when, not we.
+        steps = [step for step in steps if step.do is not Do.SKEW_CONTROLLER]
+    full = opening.linstor is not None
+    return msgspec.structs.replace(
+        opening,
+        name=f"fuzz-{seed}",
+        question="Does anything break that must not?",
+        seed=seed,
+        bug=bug,
+        steps=tuple(steps),
+        until=LONGEST_SILENCE if _is_long(opening) else _end(stage.dice, steps, full=full),
+    )
+
+
+def as_sibling(scenario: Scenario) -> Scenario:
+    """The scenario without all in which siblings differ: two are siblings if these are equal."""
+    return msgspec.structs.replace(
+        scenario, name="", question="", seed=0, bug="", steps=(), until=LONGEST
+    )
+
+
+def _opening(group: int) -> Scenario:
+    """What the cases of one group begin with."""
+    dice = Chance(group, "fuzz")
     nodes = tuple(f"n{number + 1}" for number in range(3 + dice.below(3)))
     # Dice of their own, so that what else a seed stands for stays as it is.
-    network = Chance(seed, "addresses")
+    network = Chance(group, "addresses")
     calico = _calico(network)
     workloads = _workloads(dice, nodes)
     if calico is not None:
         workloads = _with_addresses(network, workloads, calico)
     stage = Stage(dice, nodes, workloads, controllers=1 + dice.below(2))
-    silence = Chance(seed, "silence")
-    is_long = silence.happens(0.1)
-    if is_long:
+    policy = about_guests(Chance(group, "guests"), _policy(dice))
+    silence = Chance(group, "silence")
+    if silence.happens(0.1):
         stage = _consenting(silence, stage)
-    hosts = _hosts(stage)
-    stories = [_weighted(dice, _OF_NODES)]
-    stories += [_weighted(dice, _ALL) for _ in range(dice.below(_MOST_STORIES))]
-    steps = [step for story in stories for step in story(stage) if step.at < LONGEST]
-    if calico is not None:
-        steps += _network_is_disturbed(replace(stage, dice=network))
-    guests = Chance(seed, "guests")
-    policy = about_guests(guests, _policy(dice))
-    if policy.config:
-        machines = [vm.name for vm in stage.workloads.vms]
-        steps += kubelet_dies(guests, nodes, machines, until=LONGEST)
-    steps += guests_outlive_it(Chance(seed, "heartbeats"), stage.workloads.vms, stage.ours)
-    if is_long:
-        steps += _falls_silent(replace(stage, dice=silence))
         policy = _vouched_for(silence, policy)
-    people = Chance(seed, "people")
+    people = Chance(group, "people")
     if people.happens(0.25):
         policy = with_policies(people, policy, [vm.name for vm in stage.workloads.vms])
-        steps += _storm(replace(stage, dice=people))
-    storage, linstor = Chance(seed, "linstor"), None
+    storage, linstor = Chance(group, "linstor"), None
+    workloads = stage.workloads
     if storage.happens(0.2):
-        linstor, workloads = replicated(storage, nodes, stage.workloads)
-        stage = replace(stage, workloads=workloads)
-        steps += disturbed(storage, nodes, controllers=stage.controllers, until=LONGEST)
-    if policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
-        # It ends at a time of day: whoever sets our clock decides when, not we.
-        steps = [step for step in steps if step.do is not Do.SKEW_CONTROLLER]
-    steps.sort(key=lambda step: step.at)
+        linstor, workloads = replicated(storage, nodes, workloads)
     return Scenario(
-        name=f"fuzz-{seed}",
-        question="Does anything break that must not?",
-        seed=seed,
+        name="",
+        question="",
         nodes=nodes,
         exempt=tuple(node for node in nodes if dice.happens(0.1)),
-        hosts=hosts,
-        workloads=stage.workloads,
+        hosts=_hosts(stage),
+        workloads=workloads,
         calico=calico,
         linstor=linstor,
         policy=policy,
         controllers=stage.controllers,
-        bug=bug,
-        steps=tuple(steps),
-        until=LONGEST_SILENCE if is_long else _end(dice, steps, full=linstor is not None),
+        until=LONGEST,
     )
+
+
+def _is_long(opening: Scenario) -> bool:
+    return "presumeBlock" in opening.policy.config.get("proof", {})
+
+
+def _steps(seed: int, stage: "Stage", opening: Scenario) -> Iterator[Step]:
+    dice, nodes = stage.dice, stage.nodes
+    stories = [_weighted(dice, _OF_NODES)]
+    stories += [_weighted(dice, _ALL) for _ in range(dice.below(_MOST_STORIES))]
+    for story in stories:
+        yield from story(stage)
+    if opening.calico is not None:
+        yield from _network_is_disturbed(replace(stage, dice=Chance(seed, "addresses")))
+    guests = Chance(seed, "guests")
+    if opening.policy.config:
+        machines = [vm.name for vm in stage.workloads.vms]
+        yield from kubelet_dies(guests, nodes, machines, until=LONGEST)
+    yield from guests_outlive_it(Chance(seed, "heartbeats"), stage.workloads.vms, stage.ours)
+    if _is_long(opening):
+        yield from _falls_silent(replace(stage, dice=Chance(seed, "silence")))
+    if opening.policy.policies:
+        yield from _storm(replace(stage, dice=Chance(seed, "people")))
+    if opening.linstor is not None:
+        storage = Chance(seed, "linstor")
+        yield from disturbed(storage, nodes, controllers=stage.controllers, until=LONGEST)
 
 
 def _end(dice: Chance, steps: Sequence[Step], *, full: bool) -> float:
