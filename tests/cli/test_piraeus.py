@@ -347,5 +347,5 @@ async def test_with_the_rights_of_the_piraeus_ha_controller_it_says_what_is_miss
     assert "may not get nodes" in rights
     assert "patch events" in rights
     assert "delete pods" not in rights
-    assert rights.endswith("NEXT: kubectl apply -f deploy/linstor.yaml")
+    assert rights.endswith("NEXT: kubectl apply -f deploy/linstor-rights.yaml")
     assert "Traceback" not in controller.text

@@ -1,5 +1,7 @@
-"""deploy/linstor.yaml: the names of the Piraeus HA controller, and as few rights as it takes."""
+"""deploy/linstor.yaml and linstor-rights.yaml: the names and rights of the Piraeus HA controller,
+and beside them, under names of our own, as few more as it takes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,8 @@ import pytest
 
 from backstay import __version__
 from backstay.apis.backstay import CONFIG_NAME
-from backstay.cli.manifests import drop_in
-from backstay.cli.piraeus import LEASE, PORT
+from backstay.cli.manifests import beyond_piraeus, drop_in
+from backstay.cli.piraeus import LEASE, NAMESPACE, PORT
 from backstay.cli.preflight import Need, needs
 from backstay.cli.run import command as run
 from backstay.drivers.linstor.access import access_from
@@ -19,8 +21,7 @@ from tests.deploy.test_manifests import printed
 from tests.deploy.test_roles import EVERYTHING, READ, VERBS, WATCH, Deed, attempt, deeds
 from tests.support.small_cluster import SmallCluster, small_cluster
 
-OURS = "ha-controller"
-ACCOUNT = User(f"system:serviceaccount:{OURS}:{OURS}")
+ACCOUNT = User(f"system:serviceaccount:{NAMESPACE}:ha-controller")
 SEED = {
     "--leader-election=true",
     "--leader-election-lease-name=$(NAME)",
@@ -49,12 +50,12 @@ def test_everything_carries_our_label(document: dict[str, Any]) -> None:
 
 def test_what_was_there_is_replaced_because_the_names_are_the_same() -> None:
     deployment = only("Deployment")
-    assert only("Namespace")["metadata"]["name"] == OURS
+    assert only("Namespace")["metadata"]["name"] == NAMESPACE
     assert only("ServiceAccount")["metadata"] | {"labels": None} == {
-        "name": OURS, "namespace": OURS, "labels": None,
+        "name": "ha-controller", "namespace": NAMESPACE, "labels": None,
     }  # fmt: skip
     assert deployment["metadata"]["name"] == "piraeus-ha-controller"
-    assert deployment["metadata"]["namespace"] == OURS
+    assert deployment["metadata"]["namespace"] == NAMESPACE
     assert deployment["spec"]["replicas"] == 3
     selector = {"app.kubernetes.io/name": "piraeus-ha-controller"}
     assert deployment["spec"]["selector"] == {"matchLabels": selector}
@@ -105,49 +106,76 @@ def test_backstay_manifests_prints_them_with_an_image_of_your_own() -> None:
     assert "name: piraeus-ha-controller" in said
 
 
-async def granted(cluster: SmallCluster, among: set[Deed]) -> set[Deed]:
+def test_what_is_beyond_has_names_of_its_own_and_no_namespace() -> None:
+    """So that neither file changes what the other has brought, nor takes it away."""
+    beyond = beyond_piraeus()
+    rights = [each for each in beyond if each["kind"] != "BackstayConfig"]
+    assert all(each["metadata"]["name"].startswith("backstay-ha-controller") for each in rights)
+    kinds = {each["kind"] for each in beyond}
+    assert not kinds & {"Namespace", "ServiceAccount", "Deployment"}
+    names = [identity(each) for each in drop_in()]
+    assert len(names) == len(set(names))
+
+
+def identity(document: dict[str, Any]) -> tuple[str, str, str]:
+    meta = document["metadata"]
+    return document["kind"], meta.get("namespace", ""), meta["name"]
+
+
+def of_the_old_names(document: dict[str, Any]) -> bool:
+    return bool(document["metadata"]["name"] == "ha-controller")
+
+
+def of_our_names(document: dict[str, Any]) -> bool:
+    return not of_the_old_names(document)
+
+
+async def granted(
+    cluster: SmallCluster, among: set[Deed], those: Callable[[dict[str, Any]], bool] = bool
+) -> set[Deed]:
+    """What ``those`` documents allow the account to do."""
     await cluster.put(only("Namespace"))
-    for document in drop_in():
+    for document in filter(those, drop_in()):
         if document["kind"] in RIGHTS:
             await cluster.put(document)
     control = AccessControl(cluster.server, {})
     return {deed for deed in among if control.allows(ACCOUNT, attempt(deed))}
 
 
-HERE = {"namespace": OURS}
+HERE = {"namespace": NAMESPACE}
 LEASES = "coordination.k8s.io"
 AMONG = (
     EVERYTHING
     | deeds("", "configmaps secrets pods", VERBS, **HERE)
+    | deeds("backstay.dev", "deathconfirmations", "get update patch", subresource="status")
     | deeds(LEASES, "leases", VERBS, **HERE)
     | deeds(LEASES, "leases", VERBS, name=LEASE, **HERE)
 )
 OF_PIRAEUS = (
-    deeds("", "pods", "list delete")
-    | deeds("", "pods", "list delete", **HERE)
-    | deeds("storage.k8s.io", "volumeattachments", "list delete")
+    deeds("", "pods", "list watch delete")
+    | deeds("", "pods", "list watch delete", **HERE)
+    | deeds("storage.k8s.io", "volumeattachments", "list watch delete")
     | deeds("", "events", "create")
-    | deeds("", "persistentvolumeclaims", "list")
-    | deeds(LEASES, "leases", "create", **HERE)
-    | deeds(LEASES, "leases", "create get", name=LEASE, **HERE)
+    | deeds("", "persistentvolumeclaims", "list watch")
+    | deeds(LEASES, "leases", "create get update", **HERE)
+    | deeds(LEASES, "leases", "create get update", name=LEASE, **HERE)
 )
-"""What it has in common with that one."""
 BEYOND = (
     deeds("", "pods", "get")
     | deeds("", "pods", "get", **HERE)
     | deeds("", "events", "patch")
-    | deeds("", "persistentvolumeclaims", "get")
-    | deeds("", "persistentvolumes", READ)
+    | deeds("", "persistentvolumeclaims persistentvolumes", "get")
     | deeds("", "nodes", f"{WATCH} patch")
-    | deeds("apps", "statefulsets replicasets", READ)
-    | deeds("kubevirt.io", "virtualmachines virtualmachineinstances", READ)
-    | deeds("kubevirt.io", "kubevirts virtualmachineinstancemigrations", "list")
+    | deeds("apps", "statefulsets replicasets", "get")
+    | deeds("kubevirt.io", "virtualmachines virtualmachineinstances", "get")
     | deeds("kubevirt.io", "virtualmachineinstancereplicasets", "get")
+    | deeds("kubevirt.io", "virtualmachineinstances virtualmachineinstancemigrations", "list")
+    | deeds("kubevirt.io", "kubevirts", "list")
     | deeds("pool.kubevirt.io", "virtualmachinepools", "get")
     | deeds("csiaddons.openshift.io", "networkfences csiaddonsnodes", "list")
     | deeds("backstay.dev", "backstayconfigs availabilitypolicies deathconfirmations", WATCH)
-    | deeds("backstay.dev", "incidents", f"{WATCH} create patch delete")
-    | deeds("backstay.dev", "incidents", "get patch", subresource="status")
+    | deeds("backstay.dev", "incidents", f"{WATCH} create delete")
+    | deeds("backstay.dev", "incidents deathconfirmations", "patch", subresource="status")
     | deeds(LEASES, "leases", "list watch patch", **HERE)
     | deeds(LEASES, "leases", "list watch patch", name=LEASE, **HERE)
     | deeds(LEASES, "leases", READ, namespace="kube-node-lease")
@@ -158,9 +186,14 @@ BEYOND = (
 )
 
 
-async def test_it_may_do_its_part_and_nothing_else(tmp_path: Path) -> None:
+async def test_under_the_old_names_it_may_do_what_it_could_and_nothing_else(tmp_path: Path) -> None:
     async with small_cluster(tmp_path) as cluster:
-        assert await granted(cluster, AMONG) == OF_PIRAEUS | BEYOND
+        assert await granted(cluster, AMONG, of_the_old_names) == OF_PIRAEUS
+
+
+async def test_beyond_that_it_may_do_its_part_and_nothing_else(tmp_path: Path) -> None:
+    async with small_cluster(tmp_path) as cluster:
+        assert await granted(cluster, AMONG, of_our_names) == BEYOND
 
 
 async def test_it_may_do_all_that_it_asks_for_at_its_start(tmp_path: Path) -> None:
@@ -169,7 +202,7 @@ async def test_it_may_do_all_that_it_asks_for_at_its_start(tmp_path: Path) -> No
         control = AccessControl(cluster.server, {})
         refused = [
             need
-            for need in needs(OURS, LEASE, reachable=True)
+            for need in needs(NAMESPACE, LEASE, reachable=True)
             if not control.allows(ACCOUNT, _attempt(need))
         ]
     assert refused == []

@@ -41,7 +41,7 @@ def test_the_definitions_are_what_the_code_says() -> None:
 
 def test_the_kustomization_leaves_no_file_out() -> None:
     listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
-    apart = {"kustomization.yaml", "prometheus-rule.yaml", "linstor.yaml"}
+    apart = {"kustomization.yaml", "prometheus-rule.yaml", "linstor.yaml", "linstor-rights.yaml"}
     present = {path.name for path in DEPLOY.glob("*.yaml")} - apart
     assert sorted(listed) == sorted(present)
 

@@ -55,9 +55,17 @@ def manifests() -> list[dict[str, Any]]:
 
 
 def drop_in() -> list[dict[str, Any]]:
-    """The objects that take the place of the Piraeus HA controller."""
-    text = (files("backstay") / "deploy" / "linstor.yaml").read_text()
-    return list(yaml.safe_load_all(text))
+    """The objects that take the place of the Piraeus HA controller, in that order."""
+    return [*_documents("linstor.yaml"), *beyond_piraeus()]
+
+
+def beyond_piraeus() -> list[dict[str, Any]]:
+    """Those of them that are needed beside a manifest of that one."""
+    return _documents("linstor-rights.yaml")
+
+
+def _documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((files("backstay") / "deploy" / name).read_text()))
 
 
 def alerting(runbooks: str | None = None) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ from backstay.sources.linstor import LinstorTerms
 
 T = TypeVar("T")
 
+NAMESPACE = "ha-controller"
 LEASE = "piraeus-ha-controller"
 PORT = 8080
 

@@ -25,6 +25,7 @@ from backstay.apis.machines import (
     SUBRESOURCES,
 )
 from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
+from backstay.cli.piraeus import NAMESPACE
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.discovery import serves
@@ -65,16 +66,15 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
     """Everything, for a controller whose ``lease`` is in ``namespace``. One that others can
     reach over HTTP must also be able to ask who they are."""
     read = [
-        *((verb, resource) for resource in (NODES, CONFIGS, AVAILABILITY_POLICIES, CONFIRMATIONS)
-          for verb in ("get", "list", "watch")),
         *((verb, resource) for resource in
-          (PODS, VIRTUAL_MACHINES, INSTANCES, STATEFUL_SETS, CLAIMS, VOLUMES, INCIDENTS)
-          for verb in ("get", "list")),
+          (NODES, CONFIGS, AVAILABILITY_POLICIES, CONFIRMATIONS, INCIDENTS)
+          for verb in ("get", "list", "watch")),
+        *((verb, resource) for resource in (PODS, INSTANCES) for verb in ("get", "list")),
+        *(("get", resource) for resource in (VIRTUAL_MACHINES, STATEFUL_SETS, CLAIMS, VOLUMES)),
     ]  # fmt: skip
     written = [
         ("patch", NODES), ("delete", PODS), ("list", ATTACHMENTS), ("delete", ATTACHMENTS),
-        ("create", INCIDENTS),
-        ("delete", INCIDENTS), ("create", EVENTS), ("patch", EVENTS),
+        ("create", INCIDENTS), ("delete", INCIDENTS), ("create", EVENTS), ("patch", EVENTS),
         ("list", KUBEVIRTS), ("get", INSTANCE_SETS), ("get", POOLS), ("list", MIGRATIONS),
     ]  # fmt: skip
     return [
@@ -118,12 +118,12 @@ async def check(client: KubeClient, settings: Settings, *, drop_in: bool = False
     that it was started like the Piraeus HA controller, and is likely to have that one's rights."""
     gaps: list[str] = []
     if not await _knows_our_kinds(client):
-        brings = "kubectl apply -f deploy/crds.yaml" if drop_in else _KINDS
+        brings = _KINDS_BESIDE_PIRAEUS if drop_in else _KINDS
         gaps.append(f"Backstay's kinds are not installed on this cluster. NEXT: {brings}")
     wanted = needs(settings.namespace, settings.lease, reachable=settings.is_reachable)
     missing = await _refused(client, wanted)
     if missing:
-        brings = "kubectl apply -f deploy/linstor.yaml" if drop_in else _EVERYTHING
+        brings = _rights_beside_piraeus(settings.namespace) if drop_in else _EVERYTHING
         gaps.append(
             f"This identity ({client.access.origin}) may not {', '.join(map(str, missing))}. "
             f"NEXT: {brings}"
@@ -139,6 +139,15 @@ async def check(client: KubeClient, settings: Settings, *, drop_in: bool = False
 
 _KINDS = "backstay crds | kubectl apply -f -"
 _EVERYTHING = "backstay manifests | kubectl apply -f -"
+_KINDS_BESIDE_PIRAEUS = "kubectl apply -f deploy/crds.yaml"
+
+
+def _rights_beside_piraeus(namespace: str) -> str:
+    """The file is for the namespace of that controller's own manifest."""
+    command = "kubectl apply -f deploy/linstor-rights.yaml"
+    if namespace == NAMESPACE:
+        return command
+    return f"{command}, with {namespace} in the place of the namespace {NAMESPACE}"
 
 
 async def _knows_our_kinds(client: KubeClient) -> bool:
