@@ -146,6 +146,12 @@ class Deeds:
             Do.CUT_REPLICATION: self._to_linstor(lambda on, step: on.cut(step.node, step.peer)),
             Do.MUTE_REPLICATION: self._to_linstor(lambda on, step: on.mute(step.node, step.peer)),
             Do.MEND_REPLICATION: self._to_linstor(lambda on, step: on.mend(step.node, step.peer)),
+            Do.ALLOW_TWO_BETWEEN: self._to_linstor(
+                lambda on, step: on.allow_two_between(step.node, step.peer)
+            ),
+            Do.STOP_SATELLITE: self._to_linstor(lambda on, step: on.stop_satellite(step.node)),
+            Do.START_SATELLITE: self._to_linstor(lambda on, step: on.start_satellite(step.node)),
+            Do.EVICT_SATELLITE: self._to_linstor(lambda on, step: on.evict(step.node)),
             Do.STAY_ONLINE: self._to_linstor(lambda on, step: on.stay_online(step.node)),
             Do.FREE_REPLICA: self._to_linstor(lambda on, step: on.free(step.node)),
             Do.LINSTOR: self._to_linstor(_happen),

@@ -121,6 +121,32 @@ class LinstorStage:
             self._linstor.database.set_property(QUORUM, "off", resource=name, node=node)
         return "has replicas that go by no quorum from now on"
 
+    def allow_two_between(self, node: str, peer: str) -> str:
+        self._linstor.database.allow_two_primaries_between(node, peer)
+        return f"and {peer} may both be primary, by what is set for their connection"
+
+    def stop_satellite(self, node: str) -> str:
+        return self._has_satellite(node, runs=False)
+
+    def start_satellite(self, node: str) -> str:
+        return self._has_satellite(node, runs=True)
+
+    def _has_satellite(self, node: str, *, runs: bool) -> str:
+        stopped = self._linstor.hearing.stopped
+        if (node not in stopped) is runs:
+            return ""
+        stopped ^= {node}
+        self._linstor.drbd.look_around()
+        return "has a satellite of LINSTOR again" if runs else "loses its satellite of LINSTOR"
+
+    def evict(self, node: str) -> str:
+        served, database = self._linstor.served, self._linstor.database
+        away = served is not None and not served.controller.is_online(node)
+        if not (away and self._linstor.is_served) or node in database.evicted:
+            return ""
+        database.evict(node)
+        return "is given up by LINSTOR, and its replicas by the others"
+
     def stay_online(self, node: str) -> str:
         self._linstor.hearing.sticky.add(node)
         return "stays online for LINSTOR, whatever happens"

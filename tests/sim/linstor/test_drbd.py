@@ -359,3 +359,29 @@ def test_a_follower_that_was_released_hears_nothing_more() -> None:
     release()
     drbd.promote("r", "a")
     assert heard == ["r"]
+
+
+# Disowned
+
+
+def test_a_primary_that_the_others_were_told_to_forget_cannot_write() -> None:
+    rig = Rig()
+    rig.promote("a")
+    rig.drbd.disown("r", "a")
+    assert rig.writers == []
+    rig.pass_time()
+    assert rig.writers == [], "it counts those who have left it"
+    assert rig.sight("b").may_promote
+    assert rig.sight("b").connections == {"c": Link.CONNECTED}
+    assert rig.promote("b") == ""
+    assert rig.writers == ["b"]
+
+
+def test_whom_the_others_were_told_to_forget_has_no_vote_with_them() -> None:
+    rig = Rig()
+    rig.drbd.disown("r", "a")
+    rig.drbd.cut("b", "c")
+    rig.pass_time()
+    assert not rig.sight("b").quorum, "one of two"
+    rig.drbd.disown("r", "c")
+    assert rig.sight("b").quorum, "one of one"

@@ -63,6 +63,10 @@ def _states(nodes: Any) -> set[str]:
     return {each["connection_status"] for each in nodes}
 
 
+def _online(nodes: Any) -> list[str]:
+    return [each["name"] for each in nodes if each["connection_status"] == "ONLINE"]
+
+
 @asynccontextmanager
 async def rig_over(kind: str, *nodes: str) -> AsyncIterator[Rig]:
     lab = Lab(*(nodes or ("n1", "n2", "n3")))
@@ -303,6 +307,52 @@ async def test_a_satellite_can_begin_to_stay_online_when_it_is_already_missed(ri
     rig.lab.hearing.sticky.add("n1")
     await asyncio.sleep(60)
     assert _states(await rig.get("/v1/nodes")) == {"ONLINE"}
+
+
+@in_virtual_time
+async def test_a_satellite_that_ends_is_missed_at_once_while_drbd_goes_on(rig: Rig) -> None:
+    rig.lab.drbd.promote("pvc-1", "n1")
+    rig.lab.stop_satellite("n1")
+    await asyncio.sleep(0)
+    assert _online(await rig.get("/v1/nodes")) == ["n2", "n3"]
+    found = await rig.replicas()
+    assert "state" not in found["n1"]
+    assert found["n2"]["layer_object"]["drbd"]["connections"]["n1"]["connected"] is True
+    assert rig.lab.drbd.can_write("pvc-1", "n1")
+
+
+@in_virtual_time
+async def test_a_satellite_that_is_back_is_online_before_it_tells_how_things_stand(
+    rig: Rig,
+) -> None:
+    rig.lab.stop_satellite("n1")
+    await asyncio.sleep(0)
+    rig.lab.start_satellite("n1")
+    seen: list[str] = []
+    while "in_use" not in seen[-1:]:
+        replica = (await rig.replicas())["n1"]
+        online = "n1" in _online(await rig.get("/v1/nodes"))
+        seen += list(replica.get("state", {})) or ["online" if online else "offline"]
+        await asyncio.sleep(0.0005)
+    assert list(dict.fromkeys(seen)) == ["offline", "online", "in_use"]
+
+
+@in_virtual_time
+async def test_an_evicted_satellite_is_flagged_and_forgotten_by_the_other_replicas(
+    rig: Rig,
+) -> None:
+    rig.lab.stop_satellite("n1")
+    await asyncio.sleep(0)
+    rig.lab.database.evict("n1")
+    rig.lab.start_satellite("n1")
+    await asyncio.sleep(60)
+    first, *others = await rig.get("/v1/nodes")
+    assert first["flags"] == ["DELETE", "EVICTED"]
+    assert first["connection_status"] == "OFFLINE", "nobody tries to reach it any more"
+    assert not any("flags" in each for each in others)
+    found = await rig.replicas()
+    assert found["n1"]["flags"] == ["INACTIVE", "EVICTED"]
+    assert found["n2"]["layer_object"]["drbd"]["connections"].keys() == {"n3"}
 
 
 @in_virtual_time

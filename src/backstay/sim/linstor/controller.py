@@ -3,8 +3,9 @@
 It has a connection to the satellite of every node. What DRBD does there, the satellite tells as it
 happens. While it is not heard, what it told last goes on being told: only when the connection is
 given up (some seconds later, or never, as it has happened) is the satellite OFFLINE, and then
-nothing at all is known of its replicas. A satellite that comes back tells everything anew. A
-controller that begins knows nothing of any replica until the satellites have told it.
+nothing at all is known of its replicas. That a satellite *ended* is known at once. One that comes
+back is ONLINE first, and tells everything anew a little later. A controller that begins knows
+nothing of any replica until the satellites have told it.
 
 Nothing of this is kept: the database is, see there.
 """
@@ -20,6 +21,7 @@ from backstay.sim.linstor.replicas import Sight
 _FIRST_CONNECT = (0.2, 1.0)
 _CONNECT = (1.0, 5.0)
 _NOTICE = (5.0, 15.0)
+_TELLS = (0.1, 1.0)
 
 
 @dataclass
@@ -27,20 +29,32 @@ class Hearing:
     """What is wrong with what the controller hears; it outlives the controller.
 
     ``sticky``: satellites that stay ONLINE, and as they were, whatever becomes of them.
+    ``stopped``: satellites that do not run, while their nodes, and DRBD there, go on.
     ``stale``: it hears nothing new of anybody, and does not notice.
     """
 
     sticky: set[str] = field(default_factory=set)
+    stopped: set[str] = field(default_factory=set)
     stale: bool = False
 
 
 @dataclass
 class _Satellite:
-    """``boot`` is that of its node when it connected; None while it is OFFLINE."""
+    """``boot`` is that of its node when it connected; None while it is OFFLINE. ``tells_at`` is
+    when it will tell how things stand, once it is ONLINE."""
 
     boot: str | None = None
     connects_at: float | None = None
+    tells_at: float | None = None
     gives_up_at: float | None = None
+
+    @property
+    def is_heard(self) -> bool:
+        return self.boot is not None and self.tells_at is None and self.gives_up_at is None
+
+    @property
+    def dues(self) -> list[float]:
+        return [due for due in (self.connects_at, self.tells_at, self.gives_up_at) if due]
 
 
 class Controller:
@@ -100,26 +114,27 @@ class Controller:
                 self._look_at(node, looked_at[-1], now)
         self._is_new = False
         self._read_log()
-        dues = (due for each in looked_at for due in (each.connects_at, each.gives_up_at) if due)
-        return min(dues, default=None)
+        return min((due for each in looked_at for due in each.dues), default=None)
 
     def _look_at(self, node: str, satellite: _Satellite, now: float) -> None:
-        boot = self._hears(node)
-        if satellite.boot is None:
-            self._try_to_connect(node, satellite, boot, now)
+        boot = None if node in self.database.evicted else self._hears(node)
+        if boot is not None and node in self._hearing.stopped:
+            # Its node says for it that nobody listens there any more.
+            self._disconnect(node, satellite)
+        elif satellite.boot is None:
+            self._try_to_connect(satellite, boot, now)
         elif boot == satellite.boot:
             satellite.gives_up_at = None
+            self._hear_out(node, satellite, now)
         elif boot is not None:
             self._disconnect(node, satellite)
-            self._try_to_connect(node, satellite, boot, now)
+            self._try_to_connect(satellite, boot, now)
         elif satellite.gives_up_at is None:
             satellite.gives_up_at = now + self._between(*_NOTICE)
         elif satellite.gives_up_at <= now:
             self._disconnect(node, satellite)
 
-    def _try_to_connect(
-        self, node: str, satellite: _Satellite, boot: str | None, now: float
-    ) -> None:
+    def _try_to_connect(self, satellite: _Satellite, boot: str | None, now: float) -> None:
         if boot is None:
             satellite.connects_at = None
         elif satellite.connects_at is None:
@@ -127,12 +142,19 @@ class Controller:
             satellite.connects_at = now + self._between(*takes)
         elif satellite.connects_at <= now:
             satellite.boot, satellite.connects_at = boot, None
-            for name, resource in self._drbd.resources.items():
-                if node in resource.replicas:
-                    self._take_in(name, node)
+            satellite.tells_at = now + self._between(*_TELLS)
+
+    def _hear_out(self, node: str, satellite: _Satellite, now: float) -> None:
+        if satellite.tells_at is None or satellite.tells_at > now:
+            return
+        satellite.tells_at = None
+        for name, resource in self._drbd.resources.items():
+            if node in resource.replicas:
+                self._take_in(name, node)
 
     def _disconnect(self, node: str, satellite: _Satellite) -> None:
-        satellite.boot = satellite.gives_up_at = satellite.connects_at = None
+        satellite.boot = satellite.connects_at = None
+        satellite.tells_at = satellite.gives_up_at = None
         for resource in [name for name, sights in self._known.items() if node in sights]:
             self._learn(resource, node, None)
 
@@ -148,7 +170,7 @@ class Controller:
 
     def _take_in(self, resource: str, node: str) -> None:
         satellite = self._satellites.get(node)
-        heard = satellite is not None and satellite.boot and satellite.gives_up_at is None
+        heard = satellite is not None and satellite.is_heard
         if heard and node not in self._hearing.sticky and self.database.definitions.get(resource):
             self._learn(resource, node, self._drbd.sight(resource, node))
 

@@ -46,6 +46,8 @@ class Database:
         self.definitions: dict[str, Definition] = {}
         self.groups: dict[str, Props] = {}
         self.props: Props = {}
+        self.evicted: set[str] = set()
+        """The nodes whose satellites LINSTOR has given up on, and no longer tries to reach."""
         self.node_props: dict[str, Props] = {}
         self.between: dict[frozenset[str], Props] = {}
         """Of connections between nodes, whatever the resource."""
@@ -82,6 +84,14 @@ class Database:
     def forget(self, name: str) -> None:
         del self.definitions[name.lower()]
         self.drbd.delete(name.lower())
+
+    def evict(self, node: str) -> None:
+        """Gives up on its satellite, which has been OFFLINE for long; replicas elsewhere go on
+        without those there, which are not told."""
+        self.evicted.add(node)
+        for name, resource in self.drbd.resources.items():
+            if node in resource.replicas and self.definitions[name].has_drbd:
+                self.drbd.disown(name, node)
 
     def set_property(
         self, key: str, value: str | None, *, resource: str = "", node: str = ""

@@ -158,6 +158,14 @@ class Drbd:
             replica.ends.pop(node, None)
         self._settle(resource)
 
+    def disown(self, name: str, node: str) -> None:
+        """All others go on as if this replica were not there; its own node has not heard of it."""
+        resource = self.resources[name]
+        resource[node].disowned = True
+        for peer in resource[node].ends:
+            self._drop(resource[peer].ends[node])
+        self._examine(resource)
+
     def promote(self, name: str, node: str) -> None:
         """Raises ``Refused``."""
         resource = self.resources[name]

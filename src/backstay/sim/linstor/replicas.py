@@ -84,7 +84,8 @@ class End:
 @dataclass
 class Replica:
     """``up``: its node runs and has it configured. ``held_back``: somebody there has asked DRBD to
-    complete no write for the time being, as for a snapshot; LINSTOR does not tell."""
+    complete no write for the time being, as for a snapshot; LINSTOR does not tell. ``disowned``:
+    the others were told to go on as if it were not there; it was not."""
 
     node: str
     kind: Kind
@@ -93,6 +94,7 @@ class Replica:
     role: Role = Role.SECONDARY
     up: bool = True
     held_back: bool = False
+    disowned: bool = False
     ends: dict[str, End] = field(default_factory=dict)
     synced_at: float | None = None
 
@@ -151,8 +153,9 @@ class Resource:
 
     def is_open(self, one: str, other: str) -> bool:
         """Whether the two could have a connection now."""
-        both_up = self[one].up and self[other].up
-        return both_up and self._carries(one, other)
+        both = (self[one], self[other])
+        there = all(each.up and not each.disowned for each in both)
+        return there and self._carries(one, other)
 
     def answers(self, one: str, other: str) -> bool:
         """Whether a connection is there and carries something."""
@@ -210,6 +213,8 @@ class Resource:
     def _ballot(self, mine: Replica) -> Ballot:
         voters = present = diskless = diskless_present = 0
         for peer in self.replicas.values():
+            if peer.disowned and peer is not mine:
+                continue
             there = peer is mine or mine.believes_connected(peer.node)
             if not peer.votes:
                 diskless += 1
@@ -241,7 +246,9 @@ class Resource:
             role=mine.role,
             disk=mine.disk,
             kind=mine.kind,
-            connections={peer: end.link for peer, end in mine.ends.items()},
+            connections={
+                peer: end.link for peer, end in mine.ends.items() if not self[peer].disowned
+            },
             quorum=quorum,
             suspended=mine.is_primary and not quorum and suspends,
             may_promote=self.may_promote(node),

@@ -34,6 +34,7 @@ _FLAGS = {
     Kind.DISKLESS: ("DISKLESS", "DRBD_DISKLESS"),
     Kind.TIE_BREAKER: ("DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"),
 }
+_GONE = ("INACTIVE", "EVICTED")
 CREATED = 1_700_000_000_000
 _NOW = "2026-01-01T00:00:00Z"
 _SIZE = 1_048_576
@@ -140,6 +141,7 @@ class Rest:
                 **self._database.node_props.get(name, {}),
             },
             "net_interfaces": [interface],
+            **({"flags": ["DELETE", "EVICTED"]} if name in self._database.evicted else {}),
             "connection_status": "ONLINE" if self._controller.is_online(name) else "OFFLINE",
             "uuid": _uuid("node", name),
             "storage_providers": ["DISKLESS", "LVM_THIN"],
@@ -151,7 +153,7 @@ class Rest:
         replicas = self._database.drbd.resources[key].replicas
         for node_id, (node, replica) in enumerate(replicas.items()):
             sight = self._controller.sight(key, node)
-            flags = list(_FLAGS[replica.kind])
+            flags = [*_FLAGS[replica.kind], *(_GONE if replica.disowned else ())]
             has_disk = replica.kind is Kind.DISKFUL
             storage = _storage_layer(definition.name) if has_disk else None
             layer = (

@@ -101,6 +101,14 @@ class Lab:
         self.away.discard(node)
         self.drbd.look_around()
 
+    def stop_satellite(self, node: str) -> None:
+        self.hearing.stopped.add(node)
+        self.drbd.look_around()
+
+    def start_satellite(self, node: str) -> None:
+        self.hearing.stopped.discard(node)
+        self.drbd.look_around()
+
     async def until(self, holds: Callable[[], bool]) -> None:
         """Waits until something is true of DRBD."""
         while not holds():
