@@ -48,6 +48,7 @@ from backstay.record.notify import Notifier, Turn
 from backstay.record.piraeus import COMPONENT, PiraeusHerald
 from backstay.record.pulse import Pulse
 from backstay.record.recorder import FlightRecorder
+from backstay.record.refutations import Refutations
 from backstay.seam import Seams
 from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
@@ -171,6 +172,7 @@ class App:
             guard=guard(client, self.observer, times=times, chain=chain, wall=seams.wall),
             machines=machines(client, self.observer, times=times, chain=chain),
             book=self.book,
+            refutations=Refutations(client, wall=seams.wall),
             teller=Teller(
                 herald=Herald(self.events),
                 metrics=self.measured,

@@ -206,15 +206,11 @@ async def test_one_that_is_there_for_the_same_boot_is_fine(cluster: SmallCluster
 
 
 async def test_one_that_an_answer_has_refuted_is_replaced(cluster: SmallCluster) -> None:
-    """It names the last renewal and the last heartbeat, and nothing but the incident tells."""
+    """It names the last renewal and the last heartbeat, and nothing but its status tells."""
     node = await cluster.node("n1")
     await confirmed(cluster, node, by="ann")
-    await cluster.put({
-        "apiVersion": "backstay.dev/v1alpha1", "kind": "Incident", "metadata": {"name": "n1-a"},
-        "spec": {"node": "n1", "nodeUID": node["metadata"]["uid"], "bootID": "boot-of-n1"},
-    })  # fmt: skip
-    told = {"status": {"code": "EvidenceContradicted"}}
-    await cluster.change("/apis/backstay.dev/v1alpha1/incidents/n1-a/status", told)
+    told = {"status": {"refuted": "its kubelet port answered"}}
+    await cluster.change("/apis/backstay.dev/v1alpha1/deathconfirmations/n1/status", told)
     said = await cluster.run("confirmer", "confirm-dead", "n1", "--watch", "0", "--yes=n1")
     assert said.code == 0, said.err
     assert "in place of one that no longer counted" in " ".join(said.out.split())

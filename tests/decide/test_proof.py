@@ -10,7 +10,7 @@ from backstay.decide.proof import (
     may_detach,
     objection,
     proofs,
-    refuted_words,
+    refutations,
     why_not_presumed,
 )
 from backstay.decide.storm import Fleet
@@ -234,17 +234,21 @@ def test_a_word_that_life_refuted_holds_though_all_is_silent_since() -> None:
 
 
 def test_a_word_that_was_refuted_before_we_led_stays_void() -> None:
-    recalled = changed(word={"refuted": True})
+    recalled = changed(word={"refuted": "its kubelet port answered"})
     assert found(recalled, NOW) == []
     assert verdict(recalled).why.code == "EvidenceContradicted"
 
 
-def test_the_words_that_life_refuted_are_named() -> None:
+def test_the_words_that_life_has_refuted_are_named_with_the_sign() -> None:
     again = replace(WORD, name="again", uid="c2", seen_at=CONFIRMED + 40)
     other = replace(WORD, name="other", uid="c3", boot_id="b0")
-    assert refuted_words(refuted_and_silent_since(confirmations=(WORD, again, other)).heard) == (
-        "c1",
-    )
+    [(word, sign)] = refutations(refuted_and_silent_since(confirmations=(WORD, again, other)).heard)
+    assert (word, sign) == (WORD, "its kernel answered")
+
+
+def test_what_stands_at_a_word_already_is_no_news() -> None:
+    written = replace(WORD, refuted="its kubelet port answered")
+    assert refutations(refuted_and_silent_since(confirmations=(written,)).heard) == ()
 
 
 def test_another_word_does_not_outweigh_one_that_life_refuted() -> None:

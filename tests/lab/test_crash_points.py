@@ -61,13 +61,15 @@ def _assert_it_is_over(played: Played) -> None:
     assert played.open == ()
 
 
-def _killed_after_each_write(story: Scenario, *, first: int = 1, step: int = 1) -> Iterator[Played]:
+def _killed_after_each_write(
+    story: Scenario, *, first: int = 1, step: int = 1, fewest: int = _FEWEST
+) -> Iterator[Played]:
     """Until there is no further write after which anybody could be killed."""
     for writes in count(first, step):
         played = _killed_after(writes, story)
         yield played
         if not _was_killed(played):
-            assert writes > _FEWEST
+            assert writes > fewest
             return
 
 
@@ -87,6 +89,17 @@ def test_an_arming_survives_a_crash_after_each_write() -> None:
     )
     for played in _killed_after_each_write(story):
         _assert_all_is_well(played)
+
+
+def test_a_word_that_an_answer_has_refuted_stays_void_after_a_crash_at_each_write() -> None:
+    """The node answers until it is cut off; what was written by then is all that is left."""
+    ours = (Do.KILL_CONTROLLER, Do.START_CONTROLLER)
+    steps = tuple(step for step in cases.ANSWERED_EARLY.steps if step.do not in ours)
+    story = msgspec.structs.replace(cases.ANSWERED_EARLY, steps=steps, until=110.0)
+    for played in _killed_after_each_write(story, fewest=3):
+        assert (played.breaches, played.accepted) == ((), ())
+        assert set(played.held) == {"till", "db-0"}
+        assert (played.down, played.taints) == ((), ())
 
 
 def test_a_standby_ends_what_a_leader_began_that_never_comes_back() -> None:

@@ -2,17 +2,14 @@
 
 import asyncio
 import math
-from collections.abc import Callable
 
 import pytest
 
 from backstay.apis.backstay import INCIDENTS, IncidentRow, IncidentSpec
-from backstay.apis.definitions import definitions
 from backstay.decide.failover import Action
 from backstay.kube import errors
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
-from backstay.kube.resource import Resource
 from backstay.model.incident import (
     IncidentStatus,
     Intent,
@@ -30,62 +27,32 @@ from backstay.seam import Seams
 from backstay.seam.system import SystemRng
 from backstay.sim.api.server import ApiServer
 from backstay.sim.clock import LoopClock
-from backstay.sim.fate import ALL_WELL, Attempt, Fate
-from backstay.sim.network import Network
 from backstay.sim.world import World
+from tests.record.rig import URL, RecordScene, install, lose_the_answer_of
 from tests.record.samples import judged, lost, workload
 from tests.support.virtual import virtual_time
 
-URL = "http://api:80"
 FOREVER = math.inf
 THIS_BOOT = IncidentSpec(node="n1", node_uid="uid-1", boot_id="boot-1")
 NEXT_BOOT = IncidentSpec(node="n1", node_uid="uid-1", boot_id="boot-2")
 MARKED = Intent(Step.BARRIER, 3, ("shop/db/u1",), "2026-11-16T12:00:00Z")
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
-    namespaced=False,
-)  # fmt: skip
 
 
-class Scene:
-    """An API with our kinds, and a book that writes to it."""
+class Scene(RecordScene):
+    """With a book that writes to the API."""
 
     def __init__(self) -> None:
-        self.network = Network()
-        self.server = ApiServer(wall=LoopClock(), rng=SystemRng(1))
-        self.client = KubeClient(self.network.transport, GivenAccess(URL, Grant()))
+        super().__init__()
         self.book = IncidentBook(self.client, wall=LoopClock(), rng=SystemRng(2))
 
     async def names(self) -> list[str]:
         return [row.key for row in await self.book.all()]
 
-    def writes(self) -> list[str]:
-        """The requests that could have changed something."""
-        sent = self.network.link(URL).sent
-        return [each.request.method for each in sent if each.request.method != "GET"]
-
 
 async def scene() -> Scene:
     made = Scene()
-    await made.network.serve.listen(made.server.handle, host="api", port=80)
-    await install(made.client)
-    made.network.link(URL).sent.clear()
+    await made.begin()
     return made
-
-
-async def install(client: KubeClient) -> None:
-    for definition in definitions():
-        await client.create(DEFINITIONS, definition)
-
-
-def lose_the_answer_of(method: str) -> Callable[[Attempt], Fate]:
-    """To the first such request; the work is done."""
-    left = [Fate(lose_answer="reset")]
-
-    def fate(attempt: Attempt) -> Fate:
-        return left.pop() if left and attempt.request.method == method else ALL_WELL
-
-    return fate
 
 
 # Opening and adopting

@@ -206,9 +206,17 @@ class ConfirmationSpec(
     last_heartbeat: str = ""
 
 
+class ConfirmationStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Which sign of life contradicted it, for good, and when that was written down."""
+
+    refuted: str = ""
+    refuted_at: str = ""
+
+
 class ConfirmationWire(msgspec.Struct, frozen=True):
     metadata: Meta
     spec: ConfirmationSpec
+    status: ConfirmationStatus = ConfirmationStatus()
 
 
 class ConfirmationRow(msgspec.Struct, frozen=True, gc=False):
@@ -222,6 +230,7 @@ class ConfirmationRow(msgspec.Struct, frozen=True, gc=False):
     reason: str
     last_renewal: str
     last_heartbeat: str
+    refuted: str = ""
 
 
 def confirmation_row(wire: ConfirmationWire) -> ConfirmationRow:
@@ -237,7 +246,13 @@ def confirmation_row(wire: ConfirmationWire) -> ConfirmationRow:
         reason=spec.reason,
         last_renewal=spec.last_renewal,
         last_heartbeat=spec.last_heartbeat,
+        refuted=wire.status.refuted,
     )
+
+
+def confirmation_patch(uid: str, status: ConfirmationStatus) -> dict[str, object]:
+    """Of the confirmation with this uid, and of none that took its name since."""
+    return {"metadata": {"uid": uid}, "status": msgspec.to_builtins(status)}
 
 
 class IncidentSpec(

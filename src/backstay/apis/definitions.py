@@ -175,7 +175,6 @@ def _incident_status() -> Schema:
             "workloads": _list(_object(workload)),
             "timeline": _list(_object(moment)),
             "intent": _object(intent),
-            "refuted": _list(_ID),
         }
     )
 
@@ -270,8 +269,10 @@ def definitions() -> list[Schema]:
                 _column("Node", ".spec.node"),
                 _column("By", ".spec.by"),
                 _column("Reason", ".spec.reason"),
+                _column("Refuted", ".status.refuted"),
                 _AGE,
             ],
+            status=_object({"refuted": _TEXT, "refutedAt": _TEXT}),
         ),
         _definition(
             INCIDENTS,

@@ -15,8 +15,6 @@ import msgspec
 from backstay.apis.backstay import (
     CONFIRMATION_PROJECTION,
     CONFIRMATIONS,
-    INCIDENT_PROJECTION,
-    INCIDENTS,
     ConfirmationRow,
     ConfirmationSpec,
 )
@@ -30,7 +28,6 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json
 from backstay.kube.resource import NODES
 from backstay.model.labels import COMPONENT, MANAGER
-from backstay.model.reasons import Reason
 
 _AT_STAKE = (
     "Unreachable is not off: a node that is only cut off still runs its VMs, and a second copy "
@@ -265,7 +262,7 @@ async def _write(session: Session, seen: Sequence[Signs], reason: str) -> list[O
         refusal = _life(now)
         if refusal:
             raise click.ClickException(f"{refusal} Nothing was written.")
-    known, refuted = await _confirmations(session.client), await _refuted(session.client)
+    known = await _confirmations(session.client)
     return [
         await _put(
             session.client,
@@ -273,22 +270,9 @@ async def _write(session: Session, seen: Sequence[Signs], reason: str) -> list[O
             [row for row in known if row.node == signs.node],
             by,
             reason,
-            refuted=signs.node in refuted,
         )
         for signs in seen
     ]
-
-
-async def _refuted(client: KubeClient) -> set[str]:
-    """The nodes of which a word is contradicted, be it by an answer at a port, which no word can
-    name as the last sign of life. Whoever may not read incidents can still withdraw first."""
-    try:
-        reply = await client.list(INCIDENTS)
-    except errors.Forbidden:
-        return set()
-    rows = INCIDENT_PROJECTION.page(reply.body, call=reply.call).rows
-    code = Reason.EvidenceContradicted.name
-    return {row.spec.node for row in rows if row.open and row.status.code == code}
 
 
 async def _put(
@@ -297,13 +281,11 @@ async def _put(
     known: Sequence[ConfirmationRow],
     by: str,
     reason: str,
-    *,
-    refuted: bool,
 ) -> Outcome:
     node = signs.row
     body = _body(node, signs.lease, by, reason)
     for row in known:
-        if _says_the_same(row, body["spec"]) and not refuted:
+        if _says_the_same(row, body["spec"]) and not row.refuted:
             return Outcome(node.key, "already confirmed", f"by {row.by or 'somebody'}, as it is")
     # One for a former boot, or from before a sign of life, counts no more; but one that life has
     # refuted holds everything as long as it is there, whatever it is called.

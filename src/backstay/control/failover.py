@@ -5,6 +5,7 @@ are not plainly healthy. Whoever leads does more, one node at a time each:
 
 * looks what runs on a node that is suspect, so that nothing has to be looked up later,
 * decides (``decide/failover.py``) and tells the decision, also when it is not to act,
+* keeps at a person's word which sign of life has refuted it (``record/refutations.py``),
 * opens an incident when the node is lost, and adopts the one that an earlier leader opened,
 * has the guard release what may be released, and watches it come up elsewhere,
 * has KubeVirt move what lives on without a kubelet, and start what nobody else would, if policies
@@ -50,6 +51,7 @@ from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, spoken
 from backstay.record.incidents import IncidentBook
 from backstay.record.metrics import Stage
+from backstay.record.refutations import Refutations
 from backstay.record.telling import Advance
 from backstay.seam.clock import Rng
 from backstay.sources.fences import FenceSource
@@ -91,6 +93,7 @@ class FailoverLoop:
         linstor: LinstorSource | None,
         machines: Machines,
         book: IncidentBook,
+        refutations: Refutations,
         teller: Teller,
         rng: Rng,
         times: Times,
@@ -106,6 +109,7 @@ class FailoverLoop:
         self._guard = guard
         self._machines = machines
         self._book = book
+        self._refutations = refutations
         self._teller = teller
         self._rng = rng
         self._times = times
@@ -153,7 +157,6 @@ class FailoverLoop:
         rows = await self._book.all()
         self._history.read(rows)
         self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
-        self._observer.recall(uid for row in rows if row.open for uid in row.status.refuted)
         self._laps.clear()
         self._quiet_since.clear()
         self._teller.begin()
@@ -182,6 +185,7 @@ class FailoverLoop:
         snapshot = self._observer.look(name)
         if snapshot is None:
             return await self._forget(name, term)
+        await self._refutations.keep(snapshot.heard, term=term)
         if snapshot.life.state is Life.HEALTHY:
             return await self._welcome(name, snapshot, term)
         if await self._read_workloads(snapshot):

@@ -6,7 +6,6 @@ import msgspec
 
 from backstay.apis.backstay import IncidentRow
 from backstay.decide.failover import Decision, Snapshot
-from backstay.decide.proof import refuted_words
 from backstay.kube.lease import Term
 from backstay.model.incident import Intent, Progress, StageTime, Step, WorkloadRecord
 from backstay.model.reasons import Why
@@ -113,7 +112,6 @@ class OpenIncident:
             advances=advances,
             moments=moments,
             stages=stages,
-            refuted=refuted_words(snapshot.heard),
         )
         if outcome and telling.unsettled(status):
             status = telling.settled(status, outcome)

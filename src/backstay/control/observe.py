@@ -9,7 +9,7 @@ A standby observes like a leader: whoever takes over knows since when a node has
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -73,10 +73,6 @@ class Observer:
     def policy(self) -> Policy:
         """What holds now, in all namespaces."""
         return self._operator.policy
-
-    def recall(self, refuted: Iterable[str]) -> None:
-        """What was learned of confirmations before we began to lead."""
-        self._operator.recall(refuted)
 
     def look(self, name: str) -> Snapshot | None:
         """From what is at hand; None if there is no such node."""

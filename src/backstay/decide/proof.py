@@ -143,14 +143,15 @@ def refuted(heard: Heard) -> Why | None:
     return None
 
 
-def refuted_words(heard: Heard) -> tuple[str, ...]:
-    """The uids of those confirmations of this boot that a sign of life contradicts."""
-    return tuple(
-        each.uid
-        for each in heard.confirmations
-        if is_about(each, heard.facts)
-        and _sign_after(each, heard.facts, heard.testimony.answers) is not None
+def refutations(heard: Heard) -> tuple[tuple[Confirmation, str], ...]:
+    """The words about this boot that a sign of life contradicts, and it; without those at which
+    that is written already."""
+    signs = (
+        (word, _sign_after(word, heard.facts, heard.testimony.answers))
+        for word in heard.confirmations
+        if is_about(word, heard.facts) and not word.refuted
     )
+    return tuple((word, sign) for word, sign in signs if sign is not None)
 
 
 def _outweighs(evidence: Evidence, heard: Heard) -> bool:
@@ -213,7 +214,7 @@ def _sign_after(
     we saw later may be older. Where the confirmation names it as the last one, it is.
     """
     if confirmation.refuted:
-        return "as it did when another controller led"
+        return confirmation.refuted
     moment = confirmation.seen_at
     known = confirmation.last_renewal and confirmation.last_renewal == facts.renewal
     if facts.lease_changed_at is not None and facts.lease_changed_at > moment and not known:

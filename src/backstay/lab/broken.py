@@ -46,6 +46,7 @@ from backstay.model.policy import Mode, Policy
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import PodRef, Workload, WorkloadKind
 from backstay.record import telling
+from backstay.record.refutations import Refutations
 
 Verb = Callable[..., Awaitable[None]]
 Told = Callable[[Why], None]
@@ -118,9 +119,20 @@ class ForAllTimes(WithoutLastRenewal):
         return msgspec.structs.replace(super()._believe(word, facts), seen_at=math.inf)
 
 
-class WithoutMemory(Observer):
-    def recall(self, refuted: Iterable[str]) -> None:
-        """Begins as if nobody had led before."""
+class WithoutMemory(Credulous):
+    def _believe(self, word: Confirmation, facts: NodeFacts) -> Confirmation:
+        return msgspec.structs.replace(word, refuted="")
+
+
+class _KeepsNothing(Refutations):
+    async def keep(self, heard: proof.Heard, *, term: Term) -> None:
+        """Whoever comes next begins as if nobody had heard anything."""
+
+
+class WithoutRefutations(FailoverLoop):
+    def __init__(self, client: KubeClient, *, refutations: Refutations, **rest: Any) -> None:
+        nothing = _KeepsNothing(client, wall=refutations._wall)
+        super().__init__(client, refutations=nothing, **rest)
 
 
 class WithoutHeartbeat(Credulous):

@@ -38,6 +38,7 @@ from backstay.lab.broken import (
     WithoutMemory,
     WithoutMissing,
     WithoutPreconditions,
+    WithoutRefutations,
     WithoutSettling,
     WithoutTaint,
     WithoutTerm,
@@ -173,10 +174,18 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "forgets-what-was-refuted",
         "A new leader does not read which words were refuted before.",
-        "control/failover.py: lead",
+        "decide/proof.py: _sign_after",
         frozenset({"NoDeleteWithoutEvidence"}),
         {"observer": WithoutMemory},
         cases.ANSWERED_BEFORE,
+    ),
+    Bug(
+        "keeps-no-refutation",
+        "That an answer has refuted a word is not written down.",
+        "record/refutations.py: keep",
+        frozenset({"NoDeleteWithoutEvidence"}),
+        {"loop": WithoutRefutations},
+        cases.ANSWERED_EARLY,
     ),
     Bug(
         "stops-healthy-guests",

@@ -211,6 +211,21 @@ ANSWERED_BEFORE = Scenario(
     until=150,
 )
 
+ANSWERED_EARLY = Scenario(
+    name="answered-early",
+    question="What if an answer has refuted a word before the node was lost, and we restart?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(
+        _n2(5, Do.KILL_KUBELET),
+        _n2(8, Do.CONFIRM),
+        _n2(24, Do.CUT),
+        _ours(42, Do.KILL_CONTROLLER),
+        _ours(44, Do.START_CONTROLLER),
+    ),
+    until=130,
+)
+
 WITHDRAWN = Scenario(
     name="withdrawn",
     question="What if somebody takes back that a node is dead, before we are armed?",

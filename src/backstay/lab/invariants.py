@@ -54,7 +54,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.apis.csiaddons import NETWORK_FENCES
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.machines import MIGRATIONS
@@ -402,6 +402,8 @@ def _not_ours_to_ask(asked: Asked) -> str | None:
     if asked.storage == _RECORDS and asked.key[0] == OUR_LEASE[0]:
         return None
     if asked.method in allowed.get(asked.storage, ()) or asked.subresource == "eviction":
+        return None
+    if (asked.storage, asked.subresource) == (CONFIRMATIONS.label, "status"):
         return None
     return f"{asked.method} of {asked.storage} {name} was asked for, which is not ours"
 

@@ -15,7 +15,7 @@ ours must have known.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from backstay.model.policy import Times
@@ -78,6 +78,13 @@ class Knocks:
         if contact.met_since <= known:
             return max(contact.met_since, known - _KNOCK * self.factor)
         return -math.inf
+
+    def meetings(self, node: str) -> Iterator[tuple[str, float]]:
+        """Who of ours has met somebody at the node's port, and when: the first and the last time of
+        those that followed one another."""
+        for user, process in self.ours.items():
+            contact = self._contact(process, node)
+            yield from ((user, contact.met_since), (user, contact.met_at))
 
     def _contact(self, process: str, node: str) -> Contact:
         return self.contacts.get((process, f"{node}/{_KUBELET}"), Contact())

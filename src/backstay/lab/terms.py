@@ -78,6 +78,15 @@ class Terms:
         right = self._right(user, when)
         return -math.inf if right is None else right.until
 
+    def went_on(self, user: str, when: float) -> float:
+        """For how long ``user`` still renewed the lease that it held at that moment; -inf if it
+        held none."""
+        right = self._right(user, when)
+        if right is None or right.until < when:
+            return -math.inf
+        ends = (each.until for each in self._rights[user] if each.epoch == right.epoch)
+        return max(ends) - self.hold - when
+
     def announced(self, user: str, pod: str, sent: float) -> set[int]:
         """The epochs under which that one had announced that it would delete ``namespace/name``."""
         return {

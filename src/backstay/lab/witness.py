@@ -60,6 +60,8 @@ _LONG = 30.0
 """Seconds in which each of ours asks for the API's version, whatever else it does."""
 _SLACK = 10.0
 """Seconds by which one of ours may be behind with what it has seen."""
+_KEPT = 15.0
+"""Seconds in which whoever leads has written down what it was answered."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -139,7 +141,7 @@ class Witness:
         self._beats: dict[str, list[Look]] = {}
         self._confirmed: dict[str, int] = {}
         self._withdrawn: dict[str, int] = {}
-        self._refuted: dict[str, tuple[str, float]] = {}
+        self._given_at: dict[str, float] = {}
         self._put_out: dict[str, _PutOut] = {}
         self._said_off: dict[str, tuple[int]] = {}
         self._marked: dict[str, int] = {}
@@ -236,7 +238,7 @@ class Witness:
         self._shift += before - self.store.version
         self._rolled_back_at = self.restored_at = _now()
         self._stamp = self._armed_stamp()
-        self._refuted.clear()
+        self._given_at = dict.fromkeys(self._given_at, _now())
         for pod in self.store.all(PODS.label):
             meta = pod.object["metadata"]
             self._removed.pop(meta["uid"], None)
@@ -348,17 +350,17 @@ class Witness:
             return f"nobody had looked at {node}"
         body = seen.stored.object
         boot = (body["metadata"]["uid"], body["status"]["nodeInfo"]["bootID"])
-        words = (
-            look.stored.object for look in self.words_seen(by, node, since=since) if look.stored
-        )
-        uids = [
-            word["metadata"]["uid"]
-            for word in words
-            if (word["spec"]["nodeUID"], word["spec"]["bootID"]) == boot
+        words = [
+            look.stored.object
+            for look in self.words_seen(by, node, since=since)
+            if look.stored
+            and (look.stored.object["spec"]["nodeUID"], look.stored.object["spec"]["bootID"])
+            == boot
         ]
         vouched = [*self._said_off.get(node, ())]
-        if not any(self._knew_refuted(by, uid) for uid in uids):
-            vouched += [*map(self.confirmed, uids), *self._tainted_at(node, seen, strong=strong)]
+        if not any(self._is_refuted(word, node) for word in words):
+            vouched += [self.confirmed(word["metadata"]["uid"]) for word in words]
+            vouched += self._tainted_at(node, seen, strong=strong)
         if not vouched:
             return f"nothing vouches for the death of {node}"
         if max(vouched) < self.life_shown(node, until=lease.version):
@@ -369,10 +371,16 @@ class Witness:
             return f"{node} had not missed a single renewal of its lease"
         return self._answered(by, node)
 
-    def _knew_refuted(self, by: Asked, uid: str) -> bool:
-        """Whether an incident had named that word as refuted, by whoever asks, or before it led."""
-        user, at = self._refuted.get(uid, ("", math.inf))
-        return at < (by.sent if user == by.user else self.terms.began(by.user, by.sent))
+    def _is_refuted(self, word: Json, node: str) -> bool:
+        """Whether it stands at the word that life has refuted it, or had to stand there: whoever
+        led was answered by the node, and had the time to write it down."""
+        if (word.get("status") or {}).get("refuted"):
+            return True
+        given, slack = self._given_at[word["metadata"]["uid"]], _SLACK * self.factor
+        return any(
+            at > given + slack and self.terms.went_on(user, at) > _KEPT * self.factor
+            for user, at in self._knocks.meetings(node)
+        )
 
     def sign_of_life(self, by: Asked, node: str) -> str:
         """What whoever asks had heard of the node when its lease had been silent for long; empty
@@ -512,30 +520,18 @@ class Witness:
                     self._lives.setdefault(commit.after.key[1], []).append(version)
                     beat = Look(_now(), version, commit.after)
                     self._beats.setdefault(commit.after.key[1], []).append(beat)
-            case INCIDENTS.label:
-                self._remember_incident(commit, by)
+            case INCIDENTS.label if by is not None:
+                self.terms.told(by.user, meta["name"], commit.after.object, now=_now())
             case CONFIRMATIONS.label:
                 known = self._withdrawn if commit.deleted else self._confirmed
                 known.setdefault(meta["uid"], version)
+                self._given_at.setdefault(meta["uid"], _now())
             case PODS.label if commit.deleted:
                 self._remember_removal(commit, by)
             case PODS.label if meta.get("deletionTimestamp"):
                 self._marked.setdefault(meta["uid"], version)
                 if by is not None:
                     self._marked_by_us.add(meta["uid"])
-
-    def _remember_incident(self, commit: Commit, by: Asked | None) -> None:
-        if by is not None:
-            name = commit.after.object["metadata"]["name"]
-            self.terms.told(by.user, name, commit.after.object, now=_now())
-        status = commit.after.object.get("status") or {}
-        before = (commit.before.object.get("status") or {}) if commit.before else {}
-        over = commit.deleted or status.get("closedAt")
-        named = [] if over else status.get("refuted") or []
-        for uid in {*(before.get("refuted") or ())} - {*named}:
-            self._refuted.pop(uid, None)
-        for uid in named:
-            self._refuted.setdefault(uid, (by.user if by else "", _now()))
 
     def _remember_service(self, commit: Commit, version: int, by: Asked | None) -> None:
         name = commit.after.key[1]

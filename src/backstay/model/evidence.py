@@ -102,7 +102,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     starts anew has seen nothing, so it also names what was there when it was given: the lease's
     last renewal and virt-handler's last heartbeat. They are compared as they stand, never as
     times; where they differ, the node has lived since. An answer at a port leaves no such trace:
-    that it was ``refuted`` is known from whoever led before.
+    by which sign it was ``refuted`` stands in its status, once a leader has seen it.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: float
     last_renewal: str = ""
     last_heartbeat: str = ""
-    refuted: bool = False
+    refuted: str = ""
 
 
 class OutOfService(msgspec.Struct, frozen=True, kw_only=True):

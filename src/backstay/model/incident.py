@@ -110,8 +110,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class IncidentStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What is written down. ``closed_at`` is empty while it lasts, ``refuted`` are the
-    confirmations (by uid) that life has contradicted."""
+    """What is written down. ``closed_at`` is empty while it lasts."""
 
     state: str = ""
     code: str = ""
@@ -126,6 +125,5 @@ class IncidentStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     workloads: tuple[WorkloadRecord, ...] = ()
     timeline: tuple[Moment, ...] = ()
     intent: Intent | None = None
-    refuted: tuple[str, ...] = ()
     held: int = 0
     recovered: int = 0

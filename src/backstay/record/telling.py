@@ -95,7 +95,6 @@ def told(
     advances: Mapping[str, Advance] = NO_ADVANCE,
     moments: Sequence[Why] = (),
     stages: Sequence[StageTime] = (),
-    refuted: Sequence[str] = (),
 ) -> IncidentStatus:
     """The status after this decision.
 
@@ -124,7 +123,6 @@ def told(
             stages=_stages(status.stages, stages),
             workloads=workloads,
             timeline=_timeline(status.timeline, lines, now_text),
-            refuted=tuple(refuted),
             held=sum(record.progress is Progress.HELD for record in workloads),
             recovered=sum(record.progress is Progress.RECOVERED for record in workloads),
         )

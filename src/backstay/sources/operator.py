@@ -62,7 +62,6 @@ class OperatorSource:
         self._wall = wall
         self._past = past
         self._seen_at: dict[str, float] = {}
-        self._refuted: set[str] = set()
         self._rules: tuple[AvailabilityRule, ...] | None = None
         self._policy: tuple[ConfigRow | None, str, Policy] | None = None
         self.confirmed.subscribe(self._confirmation_changed)
@@ -93,10 +92,6 @@ class OperatorSource:
             self._rules, never_read(self._without_a_good_one(self.asked.quarantine.values()))
         )
         return self._in_time(policy_of(row, self._wall.now(), wishes))
-
-    def recall(self, refuted: Iterable[str]) -> None:
-        """Of these confirmations (by uid) whoever led before us has seen that they were wrong."""
-        self._refuted.update(refuted)
 
     def confirmations(self, node: str) -> tuple[Confirmation, ...]:
         rows = self.confirmed.by_index("node", node)
@@ -155,7 +150,7 @@ class OperatorSource:
             seen_at=self._seen_at.setdefault(row.uid, asyncio.get_running_loop().time()),
             last_renewal=row.last_renewal,
             last_heartbeat=row.last_heartbeat,
-            refuted=row.uid in self._refuted,
+            refuted=row.refuted,
         )
 
     def _without_a_good_one(self, bad: Iterable[Unreadable]) -> list[Unreadable]:
@@ -171,7 +166,6 @@ class OperatorSource:
             self._seen_at.setdefault(new.uid, asyncio.get_running_loop().time())
         if old is not None and (new is None or new.uid != old.uid):
             self._seen_at.pop(old.uid, None)
-            self._refuted.discard(old.uid)
 
 
 class Wishes(msgspec.Struct, frozen=True):
