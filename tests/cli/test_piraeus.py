@@ -2,13 +2,10 @@
 
 import logging
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import pytest
 
 from backstay.cli.durations import GoDuration
@@ -16,24 +13,14 @@ from backstay.cli.piraeus import LEASE, PiraeusFlags, flags_of, linstor_of, pira
 from backstay.cli.piraeus import served_at as served
 from backstay.cli.run import command
 from backstay.model.policy import PIRAEUS, Requirement
-from backstay.seam.aiohttp_serve import AiohttpServe
-from backstay.seam.serve import Answer, Inbound
-from backstay.seam.system import SystemClock, SystemRng
 from backstay.seam.transport import Request
-from backstay.sim.api.access import AccessControl, User
-from backstay.sim.api.server import ApiServer
 from tests.cli.controllers import free_port, running, transport
-from tests.support.kubeconfigs import one_context, write
+from tests.support import piraeus
+from tests.support.small_cluster import small_cluster
 
 Json = dict[str, Any]
 
-SEED = (
-    "--leader-election=true",
-    "--leader-election-lease-name=ha-1",
-    "--leader-election-namespace=ha-controller",
-    "--v=5",
-)
-"""As the Deployment of the Piraeus HA controller has them."""
+SEED = piraeus.arguments(name="ha-1")
 
 LOOPBACK = ("127.0.0.1", 8080)
 
@@ -261,91 +248,23 @@ async def test_it_starts_with_the_arguments_that_it_had_and_says_how_things_stan
         assert controller.said("released the lease ha-controller/piraeus-ha-controller")
 
 
-def role(kind: str, *rules: tuple[str, str, str], **where: str) -> list[Json]:
-    """A role of these (group, resources, verbs), bound to the service account."""
-    group = "rbac.authorization.k8s.io"
-    meta = {"name": "ha-controller", **where}
-    account = {"kind": "ServiceAccount", "name": "ha-controller", "namespace": "ha-controller"}
-    return [
-        {
-            "apiVersion": f"{group}/v1", "kind": kind, "metadata": meta,
-            "rules": [
-                {"apiGroups": [api], "resources": things.split(), "verbs": verbs.split()}
-                for api, things, verbs in rules
-            ],
-        },
-        {
-            "apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": meta,
-            "roleRef": {"apiGroup": group, "kind": kind, "name": "ha-controller"},
-            "subjects": [account],
-        },
-    ]  # fmt: skip
-
-
-RIGHTS_OF_PIRAEUS = [
-    *role(
-        "ClusterRole",
-        ("", "pods", "list watch delete"),
-        ("storage.k8s.io", "volumeattachments", "list watch delete"),
-        ("", "events", "create"),
-        ("", "persistentvolumeclaims", "list watch"),
-    ),
-    *role(
-        "Role",
-        ("coordination.k8s.io", "leases", "create get update"),
-        namespace="ha-controller",
-    ),
-]
-
-
-@asynccontextmanager
-async def cluster_with(rights: list[Json], directory: Path) -> AsyncIterator[str]:
-    """A kubeconfig for an API without our kinds, by which one has these rights and no others."""
-    server = ApiServer(wall=SystemClock(), rng=SystemRng(1))
-    account = "system:serviceaccount:ha-controller:ha-controller"
-    guarded = AccessControl(server, {"a-token": User(account)})
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ha-controller"}}
-    for document in [namespace, *rights]:
-        group, _, version = document["apiVersion"].rpartition("/")
-        [info] = [
-            each
-            for each in server.kinds.of_kind(group, document["kind"])
-            if each.version == version
-        ]
-        path = info.resource.path(namespace=document["metadata"].get("namespace"))
-        answer = await server.handle(
-            Inbound(
-                method="POST", path=path, headers={"content-type": "application/json"},
-                body=msgspec.json.encode(document),
-            )
-        )  # fmt: skip
-        assert answer.status == 201, answer.body
-
-    async def as_the_account(inbound: Inbound) -> Answer:
-        """Over plain HTTP no credentials are sent: they are added here."""
-        headers = {**inbound.headers, "authorization": "Bearer a-token"}
-        return await guarded.handle(msgspec.structs.replace(inbound, headers=headers))
-
-    listener = await AiohttpServe().listen(as_the_account)
-    try:
-        yield write(directory / "config", one_context(cluster={"server": listener.url}))
-    finally:
-        await listener.close()
-
-
 async def test_with_the_rights_of_the_piraeus_ha_controller_it_says_what_is_missing_and_ends(
     tmp_path: Path,
 ) -> None:
-    async with (
-        cluster_with(RIGHTS_OF_PIRAEUS, tmp_path) as kubeconfig,
-        running("--kubeconfig", kubeconfig, *SEED) as controller,
-    ):
-        assert await controller.ends() == 1
+    where = ("--leader-election-namespace=storage", "--v=5")
+    async with small_cluster(tmp_path, with_kinds=False) as cluster:
+        for document in [*piraeus.manifest("")[:1], *piraeus.rights()]:
+            await cluster.put(document)
+        kubeconfig = str(cluster.kubeconfig("drop-in"))
+        async with running("--kubeconfig", kubeconfig, *where) as controller:
+            assert await controller.ends() == 1
     kinds, rights = controller.lines[-2:]
     assert kinds.startswith("Error: Backstay's kinds are not installed on this cluster.")
-    assert kinds.endswith("NEXT: kubectl apply -f deploy/crds.yaml")
     assert "may not get nodes" in rights
     assert "patch events" in rights
     assert "delete pods" not in rights
-    assert rights.endswith("NEXT: kubectl apply -f deploy/linstor-rights.yaml")
+    assert rights.endswith(
+        "NEXT: kubectl apply -f deploy/linstor-rights.yaml, with storage in the place of the "
+        "namespace ha-controller"
+    )
     assert "Traceback" not in controller.text

@@ -217,11 +217,11 @@ class RealScene:
         self._tasks.spawn(reflector.run(), name="sightings")
         await eventually(lambda: self._pods.synced)
 
-    async def start_pods(self, count: int) -> list[str]:
+    async def start_pods(self, count: int, *, labels: Mapping[str, str] | None = None) -> list[str]:
         """The pods of a StatefulSet, all of them on the victim; their names."""
         for number in range(count):
             await self.client.create(VOLUMES, self._volume(number))
-        body = self._stateful_set("db", count)
+        body = self._stateful_set("db", count, labels or {})
         await self.client.create(STATEFUL_SETS, body, namespace=self.namespace)
         names = [f"db-{number}" for number in range(count)]
         where = [self.victim.name]
@@ -230,12 +230,14 @@ class RealScene:
         )
         return names
 
-    async def start_controller(self, name: str = "backstay-1", **changes: Any) -> Controller:
+    async def start_controller(
+        self, name: str = "backstay-1", role: str = "controller", **changes: Any
+    ) -> Controller:
         """With these settings changed; returns when it leads and has seen everything."""
         seams = await self._stack.enter_async_context(open_seams())
-        role = await self._stack.enter_async_context(self.installed.client("controller"))
+        role_client = await self._stack.enter_async_context(self.installed.client(role))
         wire = Wire(seams.transport)
-        client = KubeClient(wire, role.access, user_agent=name)
+        client = KubeClient(wire, role_client.access, user_agent=name)
         changed = msgspec.structs.replace(settings(name), **changes)
         app = build(changed, replace(seams, transport=wire), client)
         self._tasks.spawn(app.run(), name=name)
@@ -362,7 +364,7 @@ class RealScene:
             return {"nfs": {"server": "storage", "path": f"/{number}"}}
         return {"csi": {"driver": self.driver, "volumeHandle": f"{self.namespace}-{number}"}}
 
-    def _stateful_set(self, name: str, replicas: int) -> Json:
+    def _stateful_set(self, name: str, replicas: int, more: Mapping[str, str]) -> Json:
         labels = {"app": name}
         home = {"key": "kubernetes.io/hostname", "operator": "In", "values": [self.victim.name]}
         wish = {"weight": 100, "preference": {"matchExpressions": [home]}}
@@ -389,7 +391,7 @@ class RealScene:
                 "replicas": replicas,
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": spec},
+                "template": {"metadata": {"labels": {**labels, **more}}, "spec": spec},
                 "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
             },
         }

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from backstay import __version__
 from backstay.apis.backstay import CONFIGS, CONFIRMATIONS
 from backstay.apis.definitions import definitions
 from backstay.cli.documents import as_yaml
-from backstay.cli.manifests import drop_in, manifests
+from backstay.cli.manifests import beyond_piraeus, drop_in, manifests
 from backstay.kube import errors
 from backstay.kube.resource import NODES, PODS
 from backstay.model.labels import COMPONENT, TAINT
@@ -21,6 +20,7 @@ from harness.build import ensure_binaries
 from harness.cluster import FAST, ControlPlane
 from harness.connect import connect, until
 from tests.cli.controllers import running
+from tests.support import piraeus
 from tests.support.installed import Installed, install
 from tests.support.small_cluster import at_terminal, node_info, run
 
@@ -124,53 +124,35 @@ async def test_uninstalling_leaves_nothing_behind(plane: ControlPlane) -> None:
     assert roles == ""
 
 
-PIRAEUS: list[dict[str, Any]] = [
-    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ha-controller"}},
-    {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "piraeus-ha-controller", "namespace": "ha-controller"},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": {"app.kubernetes.io/name": "piraeus-ha-controller"}},
-            "template": {
-                "metadata": {"labels": {"app.kubernetes.io/name": "piraeus-ha-controller"}},
-                "spec": {"containers": [{"name": "controller", "image": "piraeus:v0"}]},
-            },
-        },
-    },
-]
+# In the place of the Piraeus HA controller
+
+ARGUMENTS = piraeus.arguments(name="ha-1")
 
 
-def one_is_ours(pods: list[dict[str, Any]]) -> bool:
-    images = {pod["spec"]["containers"][0]["image"] for pod in pods}
-    return f"backstay:{__version__}" in images
+async def test_its_manifest_with_our_image_alone_says_what_is_missing(plane: ControlPlane) -> None:
+    theirs = as_yaml(piraeus.manifest(f"backstay:{__version__}"))
+    await plane.kubectl("apply", "-f", "-", stdin=theirs)
+    kubeconfig = str(Installed(plane).kubeconfig("drop-in"))
+    async with running("--kubeconfig", kubeconfig, *ARGUMENTS) as controller:
+        assert await controller.ends() == 1
+    kinds, rights = controller.lines[-2:]
+    assert kinds.endswith("NEXT: kubectl apply -f deploy/crds.yaml")
+    assert rights.endswith("NEXT: kubectl apply -f deploy/linstor-rights.yaml")
 
 
-async def test_one_file_takes_the_place_of_the_piraeus_ha_controller(plane: ControlPlane) -> None:
-    await plane.kubectl("apply", "-f", "-", stdin=as_yaml(PIRAEUS))
+async def test_what_that_says_is_enough_and_to_apply_the_manifest_again_changes_nothing(
+    plane: ControlPlane,
+) -> None:
     await plane.kubectl("apply", "-f", "-", stdin=as_yaml(definitions()))
     kinds = [f"crd/{one['metadata']['name']}" for one in definitions()]
     await plane.kubectl("wait", "--for=condition=Established", *kinds, "--timeout=30s")
-    said = await plane.kubectl("apply", "-f", "-", stdin=as_yaml(drop_in()))
-    assert "deployment.apps/piraeus-ha-controller configured" in said
-    assert len(said.splitlines()) == len(drop_in())
-    async with connect(plane) as admin:
-        config = (await admin.get(CONFIGS, "cluster")).json()
-        # One after the other; without nodes it stays at the first.
-        await until(admin, PODS, one_is_ours, namespace="ha-controller")
-    assert config["spec"]["mode"] == "Armed"
-
-
-async def test_it_leads_with_the_rights_of_that_file_alone(plane: ControlPlane) -> None:
-    config = yaml.safe_load(plane.kubeconfig.read_text())
-    for entry in config["users"]:
-        entry["user"]["as"] = "system:serviceaccount:ha-controller:ha-controller"
-    path = plane.directory / "kubeconfig-drop-in"
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(config))
-    arguments = ("--leader-election=true", "--leader-election-namespace=ha-controller", "--v=5")
-    async with running("--kubeconfig", str(path), *arguments) as controller:
+    said = await plane.kubectl("apply", "-f", "-", stdin=as_yaml(beyond_piraeus()))
+    assert {line.rpartition(" ")[2] for line in said.splitlines()} == {"created"}
+    theirs = as_yaml(piraeus.manifest(f"backstay:{__version__}"))
+    said = await plane.kubectl("apply", "-f", "-", stdin=theirs)
+    assert {line.rpartition(" ")[2] for line in said.splitlines()} == {"unchanged"}
+    kubeconfig = str(Installed(plane).kubeconfig("drop-in"))
+    async with running("--kubeconfig", kubeconfig, *ARGUMENTS) as controller:
         await controller.says("the mode is Armed")
         await controller.says("leading under epoch")
         controller.send(signal.SIGTERM)
@@ -178,3 +160,16 @@ async def test_it_leads_with_the_rights_of_that_file_alone(plane: ControlPlane) 
     assert controller.said("released the lease ha-controller/piraeus-ha-controller")
     assert "forbidden" not in controller.text.lower()
     assert controller.said("policies that ask to migrate, stop or start guests have no effect")
+
+
+def one_is_ours(pods: list[dict[str, Any]]) -> bool:
+    return any("NODE_NAME" in str(pod["spec"]["containers"][0]["env"]) for pod in pods)
+
+
+async def test_our_own_manifest_takes_the_place_of_its(plane: ControlPlane) -> None:
+    said = await plane.kubectl("apply", "-f", "-", stdin=as_yaml(drop_in()))
+    assert "deployment.apps/piraeus-ha-controller configured" in said
+    assert len(said.splitlines()) == len(drop_in())
+    async with connect(plane) as admin:
+        # One after the other; without nodes it stays at the first.
+        await until(admin, PODS, one_is_ours, namespace="ha-controller")

@@ -19,20 +19,20 @@ from backstay.record.endpoints import OPEN
 from backstay.sim.api.access import AccessControl, Attempt, User
 from tests.deploy.test_manifests import printed
 from tests.deploy.test_roles import EVERYTHING, READ, VERBS, WATCH, Deed, attempt, deeds
+from tests.support import piraeus
 from tests.support.small_cluster import SmallCluster, small_cluster
 
-ACCOUNT = User(f"system:serviceaccount:{NAMESPACE}:ha-controller")
-SEED = {
-    "--leader-election=true",
-    "--leader-election-lease-name=$(NAME)",
-    "--leader-election-namespace=$(NAMESPACE)",
-    "--v=5",
-}
+ACCOUNT = User(piraeus.USER)
 RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
 def only(kind: str) -> dict[str, Any]:
     (found,) = [each for each in drop_in() if each["kind"] == kind]
+    return found
+
+
+def theirs(kind: str) -> dict[str, Any]:
+    (found,) = [each for each in piraeus.manifest("any") if each["kind"] == kind]
     return found
 
 
@@ -73,7 +73,9 @@ def test_an_update_goes_through_on_as_many_nodes_as_there_are_replicas() -> None
 def test_it_is_started_with_the_arguments_that_were_there() -> None:
     (container,) = pod()["containers"]
     name, *arguments = container["args"]
-    assert {*arguments} >= SEED
+    assert {*arguments} > {
+        *theirs("Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    }
     given = run.make_context(name, arguments).params
     assert given["leader_election"] is True
     (mount,) = container["volumeMounts"]
@@ -120,6 +122,13 @@ def test_what_is_beyond_has_names_of_its_own_and_no_namespace() -> None:
 def identity(document: dict[str, Any]) -> tuple[str, str, str]:
     meta = document["metadata"]
     return document["kind"], meta.get("namespace", ""), meta["name"]
+
+
+def test_the_roles_of_the_old_names_are_the_old_ones() -> None:
+    for kind in RIGHTS:
+        ours = next(each for each in drop_in() if each["kind"] == kind and of_the_old_names(each))
+        assert {**ours, "metadata": None} == {**theirs(kind), "metadata": None}
+        assert identity(ours) == identity(theirs(kind))
 
 
 def of_the_old_names(document: dict[str, Any]) -> bool:

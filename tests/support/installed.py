@@ -10,7 +10,8 @@ in a test should act as a user who has only the roles that it would have on a cl
 
 Roles are ``controller``, ``viewer``, ``operator``, ``confirmer``, ``replayer``,
 ``metrics-reader`` and ``stranger``. An operator, a confirmer and a replayer may also view, as
-deploy/people-rbac.yaml asks for; a stranger may do nothing.
+deploy/people-rbac.yaml asks for; a stranger may do nothing. ``drop-in`` is the account of the
+Piraeus HA controller, which may do nothing either before its manifest is applied.
 Each acts by impersonation, which the API server authorises as if that user had come himself.
 """
 
@@ -31,6 +32,7 @@ from backstay.kube.resource import Resource
 from backstay.seam.aiohttp_transport import AiohttpTransport
 from harness.cluster import ControlPlane
 from harness.connect import access
+from tests.support import piraeus
 
 Json = dict[str, Any]
 _REVIEWS = Resource(
@@ -46,6 +48,7 @@ USERS: Mapping[str, str] = {
     "replayer": "rita",
     "metrics-reader": "mona",
     "stranger": "simon",
+    "drop-in": piraeus.USER,
 }
 """The user behind each role; the commands show these names."""
 
