@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from backstay.lab.bugs import BUGS
-from backstay.lab.campaign import ENOUGH, Report, campaign, outcome
+from backstay.lab.campaign import ENOUGH, Report, Troupe, campaign
 from backstay.lab.fuzz import LONGEST_SILENCE, SIBLINGS, as_sibling, draw
 from backstay.lab.scenario import Do, dump, load
 
@@ -131,7 +131,8 @@ def test_a_deliberate_bug_is_found_and_made_small() -> None:
     small = load(finding.scenario)
     assert small.bug == SILENCE
     assert len(small.steps) == 1
-    assert outcome(small).broken
+    with Troupe() as troupe:
+        assert troupe.outcome(small).broken
 
 
 def test_a_campaign_ends_when_it_has_found_enough() -> None:
@@ -144,7 +145,8 @@ def test_a_campaign_ends_when_it_has_found_enough() -> None:
 
 def test_a_case_that_cannot_be_played_to_its_end_is_a_finding() -> None:
     case = msgspec.structs.replace(draw(1), bug="nobody has written it")
-    assert outcome(case).broken == ("BadScenario",)
+    with Troupe() as troupe:
+        assert troupe.outcome(case).broken == ("BadScenario",)
 
 
 # The command

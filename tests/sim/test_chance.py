@@ -64,3 +64,22 @@ def test_what_is_drawn_is_spread_as_it_says() -> None:
     assert min(waits) >= 0.0
     assert 1.9 < sum(waits) / len(waits) < 2.1
     assert all(3.0 <= chance.between(3.0, 5.0) < 5.0 for _ in range(1000))
+
+
+def test_dice_that_turn_to_a_seed_fall_by_it_whatever_they_fell_before() -> None:
+    first, second = Chance(1, "network"), Chance(2, "network")
+    first.random()
+    first.turn_to(7)
+    second.turn_to(7)
+    assert rolled(first) == rolled(second)
+
+
+def test_dice_that_turn_to_a_seed_never_repeat_what_it_gave_at_the_beginning() -> None:
+    dice = Chance(7, "network")
+    before = rolled(dice)
+    dice.turn_to(7)
+    assert rolled(dice) != before
+
+
+def rolled(dice: Chance) -> list[float]:
+    return [dice.random() for _ in range(5)]

@@ -2,9 +2,14 @@
 
 The same scenario gives the same ``Played`` every time, in a Python whose hashes are fixed (see
 ``sim/hash_seed.py``). ``unmet`` says in a sentence each what was expected and did not come true.
+
+Until everything is set up, chance goes by a seed that follows from what is set up, and from then
+on by the scenario's own. So scenarios with the same beginning have the same past, and one set-up
+serves for all of them (see ``settled.py``).
 """
 
 import asyncio
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Unpack
 
@@ -22,7 +27,6 @@ from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
 from backstay.lab.witness import Committed, workload_of
 from backstay.model.incident import Progress
 from backstay.sim.calico import DUAL, V1, V3, Calico
-from backstay.sim.chance import Chance
 from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.linstor.storage import Linstor
 from backstay.sim.world import World
@@ -71,18 +75,27 @@ def play(scenario: Scenario, *, enough: Collection[str] = (), **instead: Unpack[
 
     Raises ``BadScenario`` if there is no such bug.
     """
-    with World(scenario.seed) as world:
-        return world.run(_perform(world, scenario, enough, instead))
+    with World(seed_of_beginning(scenario)) as world:
+        return world.run(_play(world, scenario, enough, instead))
 
 
-async def _perform(
+async def _play(
     world: World, scenario: Scenario, enough: Collection[str], instead: Parts
 ) -> Played:
-    return await _Performance(world, scenario, instead).perform(enough)
+    performance = Performance(world, scenario, instead)
+    await performance.set_up()
+    return await performance.perform(scenario, enough)
 
 
-class _Performance:
-    """One play of one scenario."""
+def seed_of_beginning(scenario: Scenario) -> int:
+    """The same for siblings, with any bug or none."""
+    beginning = msgspec.structs.replace(scenario.beginning, bug="")
+    digest = hashlib.sha256(msgspec.json.encode(beginning, order="deterministic")).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+class Performance:
+    """One play of one scenario, in two parts; the second may be that of any sibling."""
 
     def __init__(self, world: World, scenario: Scenario, instead: Parts) -> None:
         self._world = world
@@ -92,7 +105,7 @@ class _Performance:
             ground,
             calico=_calico(ground, scenario),
             csi_addons=scenario.csi_addons,
-            linstor=_linstor(ground, scenario),
+            linstor=_linstor(world, scenario),
             provider=scenario.provider,
             kubevirt=scenario.kubevirt,
         )
@@ -102,9 +115,13 @@ class _Performance:
         self._zero = 0.0
         self._calls = 0
 
-    async def perform(self, enough: Collection[str]) -> Played:
+    async def set_up(self) -> None:
         await self._stage.set_up()
         self._zero = self._world.now
+
+    async def perform(self, scenario: Scenario, enough: Collection[str]) -> Played:
+        self._scenario = scenario
+        self._world.turn_to(scenario.seed)
         self._calls = self._cluster.witness.calls
         self._scribe.begin(self._zero)
         self._deeds.leader = self._stage.leader()
@@ -112,9 +129,9 @@ class _Performance:
         async with asyncio.TaskGroup() as group:
             # In the order in which they are to begin, so that of two at one time the first is
             # done first.
-            steps = sorted(self._scenario.steps, key=lambda step: step.at)
+            steps = sorted(scenario.steps, key=lambda step: step.at)
             under_way = [group.create_task(self._step(step)) for step in steps]
-            await self._until(self._scenario.until, enough)
+            await self._until(scenario.until, enough)
             for task in under_way:
                 task.cancel()
         await self._cluster.replay()
@@ -237,10 +254,10 @@ def _parts(scenario: Scenario, instead: Parts) -> Parts:
         raise BadScenario(f"{scenario.name}: bug: there is no bug {scenario.bug}.") from None
 
 
-def _linstor(ground: WorldGround, scenario: Scenario) -> Linstor | None:
+def _linstor(world: World, scenario: Scenario) -> Linstor | None:
     if scenario.linstor is None:
         return None
-    return Linstor(Chance(scenario.seed, "linstor"), now=ground.now)
+    return Linstor(world.dice("linstor"), now=lambda: world.now)
 
 
 def _calico(ground: WorldGround, scenario: Scenario) -> Calico | None:

@@ -319,6 +319,15 @@ class Scenario(_Part, frozen=True, kw_only=True):
     def controller_names(self) -> tuple[str, ...]:
         return tuple(f"backstay-{number + 1}" for number in range(self.controllers))
 
+    @property
+    def beginning(self) -> "Scenario":
+        """All that is there before the first step. Scenarios that have it in common are siblings:
+        they go different ways from one and the same world."""
+        return msgspec.structs.replace(
+            self, name="", question="", answer="", topic="", seed=0, steps=(), until=0.0,
+            expect=Expect(),
+        )  # fmt: skip
+
     def hosts_of(self, program: str) -> tuple[str, ...]:
         """The nodes that host it."""
         return tuple(node for node in self.nodes if program in self.hosts.get(node, ()))

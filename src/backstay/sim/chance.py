@@ -20,10 +20,14 @@ class Chance:
     """The dice for one matter, ``name``, of the world that ``seed`` stands for."""
 
     def __init__(self, seed: int, name: str) -> None:
-        # Through a digest, because neighbouring seeds must not give similar worlds.
-        digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-        self._dice = Random(int.from_bytes(digest, "big"))  # noqa: S311 - no secrets here
+        self.name = name
+        self._dice = Random(_digest(f"{seed} {name}"))  # noqa: S311 - no secrets here
         self.random = self._dice.random
+
+    def turn_to(self, seed: int) -> None:
+        """From now on these are the dice of that seed, which never fall as any did from the
+        beginning of a world: what was named by chance before is not named so again."""
+        self._dice.seed(_digest(f"{seed} {self.name} from now on"))
 
     def token(self, length: int) -> str:
         return "".join(self._dice.choices(_NAME_CHARACTERS, k=length))
@@ -44,3 +48,8 @@ class Chance:
 
     def pick(self, choices: Sequence[T]) -> T:
         return choices[self.below(len(choices))]
+
+
+def _digest(matter: str) -> int:
+    """Neighbouring seeds must not give similar worlds."""
+    return int.from_bytes(hashlib.sha256(matter.encode()).digest(), "big")

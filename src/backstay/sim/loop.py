@@ -312,6 +312,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if automatic:
                 gc.enable()
 
+    def after_fork(self) -> None:
+        """Called in the copy of a process, by what runs there: the loop goes on in it. (asyncio
+        remembers for which process a loop runs.)"""
+        asyncio._set_running_loop(self)
+
     def _run_once(self) -> None:  # noqa: C901 - each callback would pay for each part of it
         """One callback after the other, until it is told to stop."""
         lined_up, timers = self._lined_up, self._timers

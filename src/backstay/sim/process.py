@@ -51,7 +51,7 @@ class Process:
         *,
         loop: VirtualLoop,
         network: Network,
-        seed: int,
+        dice: Callable[[str], Chance],
         clock: Oscillator,
         disk_latency: Callable[[], float],
         on_failure: Callable[["Process"], None],
@@ -66,14 +66,14 @@ class Process:
             exec=SimulatedExec(self.programs, self._lane_of_its_own),
             files=self.files,
             wall=self.wall,
-            rng=Chance(seed, f"process {name}"),
+            rng=dice(f"process {name}"),
         )
         self.failure: BaseException | None = None
         self._main = main
         self._loop = loop
         self._network = network
         self._clock = clock
-        self._crashes = Chance(seed, f"crashes of {name}")
+        self._crashes = dice(f"crashes of {name}")
         self._lanes: list[Lane] = []
         self._main_task: asyncio.Task[None] | None = None
         self._over = asyncio.Event()

@@ -10,7 +10,8 @@ them, which starts them, makes trouble, and looks on with eyes that no process h
 From the seed come separate dice for separate matters: ``chance`` for what the world does,
 ``faults`` for what goes wrong on purpose, and others for the network, for each disk, for the
 order between processes, and for each process's own jitter. Two runs with one seed give the same
-log, byte for byte; see ``hash_seed`` for the one thing that Python must be told beforehand.
+log, byte for byte, also if both ``turn_to`` another seed at the same point; see ``hash_seed`` for
+the one thing that Python must be told beforehand.
 
 A process whose main function fails ends the run with ``ProcessFailed``, unless the scenario waits
 for it.
@@ -74,11 +75,12 @@ class World:
     """See the module. ``level`` is what the log listens to, of all that Backstay says."""
 
     def __init__(self, seed: int, *, level: int = logging.INFO) -> None:
-        self.seed = seed
-        self.chance = Chance(seed, "world")
-        self.faults = Chance(seed, "faults")
-        self.loop = VirtualLoop(Chance(seed, "order"))
-        network_chance = Chance(seed, "network")
+        self._seed = seed
+        self._dice: list[Chance] = []
+        self.chance = self.dice("world")
+        self.faults = self.dice("faults")
+        self.loop = VirtualLoop(self.dice("order"))
+        network_chance = self.dice("network")
         # Every piece on every wire asks for it.
         least, spread = _LATENCY[0], _LATENCY[1] - _LATENCY[0]
         self.network = Network(
@@ -98,17 +100,30 @@ class World:
         """True time."""
         return self.loop.true_time
 
+    def dice(self, name: str) -> Chance:
+        """For one matter of this world."""
+        dice = Chance(self._seed, name)
+        self._dice.append(dice)
+        return dice
+
+    def turn_to(self, seed: int) -> None:
+        """From now on everything that is left to chance goes by this seed: worlds that have one
+        past go different ways from here."""
+        self._seed = seed
+        for dice in self._dice:
+            dice.turn_to(seed)
+
     def start(self, name: str, main: Main, *, clock: Oscillator | None = None) -> Process:
         """A new process, which begins at once."""
         if name in self.processes:
             raise ValueError(f"there is a process {name!r} already: restart it")
-        disk = Chance(self.seed, f"disk of {name}")
+        disk = self.dice(f"disk of {name}")
         process = Process(
             name,
             main,
             loop=self.loop,
             network=self.network,
-            seed=self.seed,
+            dice=self.dice,
             clock=clock or Oscillator(),
             disk_latency=lambda: disk.between(*_DISK_LATENCY),
             on_failure=self._process_failed,

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from backstay.kube.resource import NAMESPACES, NODES, PODS, Resource
-from backstay.sim.chance import Chance
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.linstor.database import QUORUM
@@ -30,7 +29,7 @@ class Rig:
     def __init__(self, world: World, replicas: Mapping[str, Kind], quorum: str) -> None:
         ground = WorldGround(world)
         self.world = world
-        self.linstor = Linstor(Chance(world.seed, "linstor"), now=ground.now)
+        self.linstor = Linstor(world.dice("linstor"), now=ground.now)
         self.linstor.classes[CLASS] = Placement(replicas, {QUORUM: quorum})
         self.cluster = EmbeddedCluster(ground, devices=self.linstor)
         install(self.linstor, self.cluster)

@@ -17,7 +17,6 @@ from backstay.seam import Seams
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Transport
-from backstay.sim.chance import Chance
 from backstay.sim.clock import LoopClock
 from backstay.sim.network import Network
 from backstay.sim.nodes.machine import LoopMachine, Machine, WorldMachine
@@ -57,7 +56,7 @@ class WorldGround:
         self.network = world.network
         self.transport = world.network.transport
         self.wall = LoopClock()
-        self.rng = Chance(world.seed, "cluster")
+        self.rng = world.dice("cluster")
 
     def now(self) -> float:
         return self.world.now
