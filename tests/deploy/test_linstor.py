@@ -156,7 +156,6 @@ LEASES = "coordination.k8s.io"
 AMONG = (
     EVERYTHING
     | deeds("", "configmaps secrets pods", VERBS, **HERE)
-    | deeds("backstay.dev", "deathconfirmations", "get update patch", subresource="status")
     | deeds(LEASES, "leases", VERBS, **HERE)
     | deeds(LEASES, "leases", VERBS, name=LEASE, **HERE)
 )

@@ -84,12 +84,13 @@ MAY: Mapping[str, set[Deed]] = {
     "controller": (
         deeds("", "nodes", f"{WATCH} patch")
         | deeds("", "pods", f"{READ} delete")
-        | STORAGE
+        | deeds("", "persistentvolumeclaims persistentvolumes", "get")
         | deeds("storage.k8s.io", "volumeattachments", "list delete")
         | deeds("csiaddons.openshift.io", "networkfences", "list create patch delete")
         | deeds("csiaddons.openshift.io", "csiaddonsnodes", "list")
-        | OWNERS
-        | deeds("apps", "replicasets", READ)
+        | deeds("kubevirt.io", "virtualmachines", "get")
+        | deeds("kubevirt.io", "virtualmachineinstances", READ)
+        | deeds("apps", "statefulsets replicasets", "get")
         | KUBEVIRT
         | MACHINES
         | NETWORK
@@ -98,12 +99,12 @@ MAY: Mapping[str, set[Deed]] = {
         | deeds("", "events", "create patch")
         | deeds("coordination.k8s.io", "leases", READ, namespace="kube-node-lease")
         | deeds("coordination.k8s.io", "leases", "list watch create patch", **OWN_NAMESPACE)
-        | deeds("coordination.k8s.io", "leases", f"{WATCH} create update patch", **OWN_LEASE)
+        | deeds("coordination.k8s.io", "leases", f"{WATCH} create patch", **OWN_LEASE)
         | deeds("discovery.k8s.io", "endpointslices", WATCH, namespace="default")
         | deeds(OURS, "backstayconfigs availabilitypolicies deathconfirmations", WATCH)
-        | deeds(OURS, "incidents", f"{WATCH} create patch delete")
+        | deeds(OURS, "incidents", f"{WATCH} create delete")
         | deeds("", "configmaps", f"{READ} create patch delete", namespace="backstay-system")
-        | deeds(OURS, "incidents", "get patch", subresource="status")
+        | deeds(OURS, "incidents deathconfirmations", "patch", subresource="status")
         | deeds("authentication.k8s.io", "tokenreviews", "create")
         | deeds("authorization.k8s.io", "subjectaccessreviews", "create")
     ),
@@ -155,7 +156,7 @@ EVERYTHING = (
     | deeds("authorization.k8s.io", "localsubjectaccessreviews", "create", namespace="default")
     | deeds("apiextensions.k8s.io", "customresourcedefinitions", VERBS)
     | deeds(OURS, "backstayconfigs availabilitypolicies deathconfirmations incidents", VERBS)
-    | deeds(OURS, "incidents", "get update patch", subresource="status")
+    | deeds(OURS, "incidents deathconfirmations", "get update patch", subresource="status")
 )
 
 

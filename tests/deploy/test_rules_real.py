@@ -9,6 +9,7 @@ import pytest
 from backstay.apis.backstay import CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
+from backstay.kube.client import KubeClient
 from backstay.kube.resource import Resource
 from tests.support.installed import USERS, Installed
 
@@ -119,12 +120,14 @@ async def test_a_disarming_has_an_end_and_a_reason(
 
 
 async def test_an_incident_stays_with_its_boot_and_is_not_removed_while_it_is_open(
-    installed: Installed,
+    installed: Installed, client: KubeClient
 ) -> None:
     body = thing(INCIDENTS, "n1-a", node="n1", nodeUID="u", bootID="b")
     async with installed.client("controller") as controller:
         await controller.create(INCIDENTS, body)
         with pytest.raises(errors.Invalid, match="it cannot be changed"):
+            await client.merge_patch(INCIDENTS, "n1-a", {"spec": {"bootID": "c"}})
+        with pytest.raises(errors.Forbidden, match="cannot patch"):
             await controller.merge_patch(INCIDENTS, "n1-a", {"spec": {"bootID": "c"}})
         for status in ({"epoch": 1}, {"closedAt": ""}):
             patch = {"status": status}

@@ -79,7 +79,7 @@ def needs(namespace: str, lease: str, *, reachable: bool) -> list[Need]:
     ]  # fmt: skip
     return [
         *(Need(verb, resource) for verb, resource in (*read, *written)),
-        Need("patch", INCIDENTS, "status"),
+        *(Need("patch", each, "status") for each in (INCIDENTS, CONFIRMATIONS)),
         *(Need(verb, LEASES, namespace=LEASE_NAMESPACE) for verb in ("get", "list")),
         *(Need(v, LEASES, namespace=namespace) for v in ("list", "watch", "create", "patch")),
         Need("get", LEASES, namespace=namespace, name=lease),
