@@ -9,7 +9,6 @@ import pytest
 from backstay.apis.backstay import CONFIGS, CONFIRMATIONS, INCIDENTS
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
-from backstay.kube.client import KubeClient
 from backstay.kube.resource import Resource
 from tests.support.installed import USERS, Installed
 
