@@ -117,6 +117,24 @@ RESTORED = Scenario(
     until=150,
 )
 
+RESTORED_UNSEEN = Scenario(
+    name="restored-unseen",
+    question="What if the API is restored, and whoever leads next was cut off before the backup?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    controllers=3,
+    steps=(
+        Step(at=1, do=Do.CUT_CONTROLLER, controller="backstay-2"),
+        Step(at=15, do=Do.BACK_UP),
+        _n2(20, Do.KILL),
+        _leader(55, Do.KILL_CONTROLLER),
+        Step(at=55, do=Do.HEAL_CONTROLLER, controller="backstay-2"),
+        Step(at=55, do=Do.ROLL_BACK),
+        _n2(120, Do.CONFIRM),
+    ),
+    until=160,
+)
+
 UNPROTECTED = Scenario(
     name="unprotected",
     question="What if the owner of a workload does not want our help?",
@@ -355,7 +373,10 @@ DEAF_TO_THE_API = Scenario(
     csi_addons=True,
     workloads=Workloads(vms=(Vm(name="till", node="n2", claims=(Claim.SINGLE,)),)),
     policy=_FENCES,
-    steps=(_n2(5, Do.CUT_API), _n2(70, Do.CONFIRM)),
+    # Armed when it has answered for so long that nobody can have missed it.
+    steps=(
+        Step(at=0, do=Do.OBSERVE), _n2(5, Do.CUT_API), Step(at=60, do=Do.ARM), _n2(70, Do.CONFIRM),
+    ),
     until=110,
 )
 
