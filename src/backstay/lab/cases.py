@@ -375,7 +375,10 @@ DEAF_TO_THE_API = Scenario(
     policy=_FENCES,
     # Armed when it has answered for so long that nobody can have missed it.
     steps=(
-        Step(at=0, do=Do.OBSERVE), _n2(5, Do.CUT_API), Step(at=60, do=Do.ARM), _n2(70, Do.CONFIRM),
+        Step(at=0, do=Do.OBSERVE),
+        _n2(5, Do.CUT_API),
+        Step(at=60, do=Do.ARM),
+        _n2(70, Do.CONFIRM),
     ),
     until=110,
 )
