@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, NoReturn, TypedDict, Unpack
 
 import msgspec
@@ -33,6 +34,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.endpoints import EndpointWatch
 from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Leadership, Term
+from backstay.kube.resource import LEASES
 from backstay.model import labels
 from backstay.model.node import Life
 from backstay.model.policy import PIRAEUS, Mode
@@ -54,6 +56,7 @@ from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
 from backstay.sources.fences import FenceSource
 from backstay.sources.guests import GuestSource
+from backstay.sources.hearsay import Hearsay
 from backstay.sources.linstor import LinstorSource
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
@@ -89,6 +92,7 @@ class Parts(TypedDict, total=False):
     reach: type[ReachSource]
     provider: Provider | None
     linstor: type[LinstorSource]
+    hearsay: type[Hearsay]
     sweeper: type[Sweeper]
 
 
@@ -110,6 +114,7 @@ class App:
         leadership: type[Leadership] = Leadership,
         reach: type[ReachSource] = ReachSource,
         linstor: type[LinstorSource] = LinstorSource,
+        hearsay: type[Hearsay] = Hearsay,
         sweeper: type[Sweeper] = Sweeper,
         past: Past | None = None,
         provider: Provider | None = None,
@@ -134,11 +139,14 @@ class App:
             interval=settings.poll_leases,
             window=times.suspect,
             on_look=self._looked,
+            saw=partial(self.past.saw, LEASES),
         )
+        views = Views(client, rng=seams.rng, namespace=settings.namespace, node=settings.node_name)
+        self.hearsay = hearsay(self.past, views)
         self.reach = reach(
             seams.transport,
             self.nodes,
-            Views(client, rng=seams.rng, namespace=settings.namespace, node=settings.node_name),
+            views,
             interval=settings.knock,
             deadline=0.6 * settings.knock,
             patience=times.presume,
@@ -194,6 +202,7 @@ class App:
             wall=seams.wall,
             rng=seams.rng,
             floor=self.book.highest_epoch,
+            compare=partial(self.past.compare, LEASES),
             times=settings.lease_times,
         )
         self.sweeper = sweeper(self.book, self.box, wall=seams.wall)
@@ -227,6 +236,7 @@ class App:
             for source in self.sources:
                 tasks.spawn(source.run(), name=source.name)
             tasks.spawn(self.past.run(), name="past")
+            tasks.spawn(self.hearsay.run(), name="hearsay")
             tasks.spawn(self._compare_settings(), name="settings")
             if self.settings.host:
                 callers = Callers(self._client, tasks) if self.settings.is_reachable else None

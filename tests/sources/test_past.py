@@ -1,28 +1,17 @@
 """An API that goes back in time is noticed, and accepted by nobody but a person."""
 
 import asyncio
-from typing import Any
 
 import msgspec
 import pytest
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS
-from backstay.apis.definitions import definitions
-from backstay.kube.resource import Resource
-from backstay.model.labels import ARMED
+from backstay.kube.resource import LEASES
 from backstay.seam.tasks import Tasks
-from backstay.sim.api.store import Snapshot
-from backstay.sim.cluster.embedded import EmbeddedCluster
-from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.files import MemoryFiles
-from backstay.sim.world import World
-from backstay.sources.past import Memory, Past, RolledBack, rolled_back, step
+from backstay.sources.past import ApiWentBack, Memory, RolledBack, rolled_back, step
+from tests.sources.restored import Api, play
 
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
-    namespaced=False,
-)  # fmt: skip
-
+SEEN_BY_ANOTHER = RolledBack("900", "100", "sunday")
 WENT_BACK = Memory("900", RolledBack("900", "100", "monday"))
 
 
@@ -71,50 +60,6 @@ def test_what_somebody_else_wrote_on_the_lease_is_no_way_back(text: str) -> None
 
 
 # Looking
-
-
-class Api:
-    """An API with our kinds, and somebody who arms and restores."""
-
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.cluster = cluster
-        self.client = cluster.client()
-
-    async def arm(self, stamp: str) -> None:
-        body: dict[str, Any] = {"metadata": {"name": CONFIG_NAME, "annotations": {ARMED: stamp}}}
-        if self.cluster.api.store.get(CONFIGS.label, ("", CONFIG_NAME)) is None:
-            await self.client.create(CONFIGS, body | {"spec": {"mode": "Armed"}})
-        else:
-            await self.client.merge_patch(CONFIGS, CONFIG_NAME, body)
-
-    async def grow(self) -> Snapshot:
-        """A backup, after which ten things happen."""
-        backup = self.cluster.api.store.snapshot()
-        for number in range(10):
-            await self.arm(f"monday {number}")
-        return backup
-
-    async def roll_back(self, backup: Snapshot) -> None:
-        self.cluster.roll_back(backup)
-        await asyncio.sleep(1)
-
-    def past(self, files: MemoryFiles, directory: str = "flights") -> Past:
-        return Past(self.client, files, directory, rng=self.cluster.ground.rng)
-
-
-def play(story: Any) -> None:
-    async def scenario(world: World) -> None:
-        cluster = EmbeddedCluster(WorldGround(world))
-        cluster.add_node("n1")
-        await cluster.settled()
-        for definition in definitions():
-            await cluster.client().create(DEFINITIONS, definition)
-        api = Api(cluster)
-        await api.arm("sunday")
-        await story(api)
-
-    with World(1) as world:
-        world.run(scenario(world))
 
 
 def test_an_api_that_was_restored_is_noticed_until_somebody_arms() -> None:
@@ -177,6 +122,98 @@ def test_a_read_that_began_before_a_higher_version_was_seen_shows_nothing() -> N
         assert past.words == ""
 
     play(story)
+
+
+def test_what_a_cache_has_shown_was_there_and_a_write_that_comes_later_shows_more() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        await past.look()
+        past.saw(LEASES, "900")
+        past.saw(LEASES, "890")
+        past.compare(LEASES)("899")
+        await past.look()
+        assert past.words == "its version was 900 before, and then 899"
+
+    play(story)
+
+
+def test_kinds_that_are_kept_in_another_store_have_versions_of_their_own() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        past.saw(LEASES, "900000")
+        await past.look()
+        past.compare(LEASES)("900001")
+        await past.look()
+        assert past.words == ""
+
+    play(story)
+
+
+def test_what_was_seen_before_somebody_armed_anew_counts_no_more() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        await past.look()
+        past.saw(LEASES, "900")
+        slow = past.compare(LEASES)
+        past.compare(LEASES)("100")
+        await past.look()
+        assert past.words
+        await api.arm("tuesday")
+        await past.look()
+        slow("101")
+        past.compare(LEASES)("102")
+        await past.look()
+        assert past.words == ""
+
+    play(story)
+
+
+# What others have seen
+
+
+def test_what_another_has_seen_holds_from_the_next_look_on() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        await past.look()
+        past.hear(SEEN_BY_ANOTHER)
+        before = past.is_in_doubt
+        await past.look()
+        assert past.rolled_back == SEEN_BY_ANOTHER
+        assert (before, past.is_in_doubt) == (True, False)
+        await api.arm("tuesday")
+        await past.look()
+        assert past.words == ""
+
+    play(story)
+
+
+def test_what_another_has_seen_before_somebody_armed_holds_nothing() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        await api.arm("tuesday")
+        past.hear(SEEN_BY_ANOTHER)
+        await past.look()
+        assert past.words == ""
+        assert not past.is_in_doubt
+
+    play(story)
+
+
+def test_whoever_is_told_of_it_begins_anew() -> None:
+    """What it knows may be of the time that has not been."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        past.hear(SEEN_BY_ANOTHER)
+        async with Tasks("test") as tasks:
+            tasks.spawn(past.run(), name="past")
+            with pytest.raises(ApiWentBack):
+                await past.unless_it_goes_back(asyncio.sleep(1000))
+
+    play(story)
+
+
+# On disk
 
 
 def test_a_controller_that_was_not_there_knows_it_from_its_disk() -> None:

@@ -41,7 +41,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
 from backstay.kube.limits import Backoff
 from backstay.kube.projection import Meta, Projection
-from backstay.kube.reflector import Reflector
+from backstay.kube.reflector import Compare, Reflector
 from backstay.kube.resource import LEASES
 from backstay.kube.versions import is_older
 from backstay.seam.clock import Rng, WallClock
@@ -159,7 +159,8 @@ Floor = Callable[[], Awaitable[int]]
 
 
 class Leadership:
-    """One candidate. ``identity`` must be unique to this process, not to this machine."""
+    """One candidate. ``identity`` must be unique to this process, not to this machine. ``compare``
+    is called before each write, and what it returns is told the version that came of it."""
 
     def __init__(
         self,
@@ -172,6 +173,7 @@ class Leadership:
         rng: Rng,
         floor: Floor,
         times: LeaseTimes | None = None,
+        compare: Compare = lambda: lambda _: None,
     ) -> None:
         self.identity = identity
         self.times = times or LeaseTimes()
@@ -185,6 +187,7 @@ class Leadership:
         self._key = f"{namespace}/{name}"
         self._wall = wall
         self._floor = floor
+        self._compare = compare
         self._backoff = Backoff(base=self.times.renew / 2, cap=self.times.renew, rng=rng)
         cache: Cache[LeaseRow] = Cache()
         cache.subscribe(self._hear)
@@ -434,8 +437,9 @@ class Leadership:
             "spec": spec,
         }
         timeout = deadline - asyncio.get_running_loop().time()
+        written = self._compare()
         reply = await self._client.create(LEASES, body, namespace=self._namespace, timeout=timeout)
-        self._hear(None, _row(reply.into(_Lease)))
+        self._has_written(_row(reply.into(_Lease)), written)
 
     async def _patch(
         self,
@@ -455,6 +459,7 @@ class Leadership:
             meta["annotations"] = remarks
         patch = {"metadata": meta, "spec": spec}
         timeout = deadline - asyncio.get_running_loop().time()
+        written = self._compare()
         try:
             reply = await self._client.merge_patch(
                 LEASES, self._name, patch,
@@ -463,7 +468,11 @@ class Leadership:
         except (errors.Conflict, errors.NotFound):
             await self._look(deadline=deadline)
             raise
-        self._hear(None, _row(reply.into(_Lease)))
+        self._has_written(_row(reply.into(_Lease)), written)
+
+    def _has_written(self, row: LeaseRow, written: Callable[[str], None]) -> None:
+        written(row.version)
+        self._hear(None, row)
 
     def _stamp(self) -> str:
         """The time of day, for people, but never the same twice: a renewal that changes nothing

@@ -47,6 +47,8 @@ from backstay.model.reasons import Reason, Why
 from backstay.model.workload import PodRef, Workload, WorkloadKind
 from backstay.record import telling
 from backstay.record.refutations import Refutations
+from backstay.sources.hearsay import Hearsay
+from backstay.sources.views import ViewRow
 
 Verb = Callable[..., Awaitable[None]]
 Told = Callable[[Why], None]
@@ -133,6 +135,11 @@ class WithoutRefutations(FailoverLoop):
     def __init__(self, client: KubeClient, *, refutations: Refutations, **rest: Any) -> None:
         nothing = _KeepsNothing(client, wall=refutations._wall)
         super().__init__(client, refutations=nothing, **rest)
+
+
+class DeafToWarnings(Hearsay):
+    def _changed(self, _old: ViewRow | None, _new: ViewRow | None) -> None:
+        """What others have seen of the API is their own affair."""
 
 
 class WithoutHeartbeat(Credulous):

@@ -13,6 +13,7 @@ from backstay.lab import cases, guest_cases, policy_cases
 from backstay.lab.broken import (
     ByTheClock,
     ByTheLeaseAlone,
+    DeafToWarnings,
     ForAllTimes,
     Glancing,
     GuardOfAnHeir,
@@ -123,6 +124,14 @@ BUGS: tuple[Bug, ...] = (
         frozenset({"Disarm"}),
         {"chain": chain_without(failover.has_api_gone_back)},
         cases.RESTORED,
+    ),
+    Bug(
+        "hears-no-warning",
+        "That another controller has seen the API go back in time is not heeded.",
+        "sources/hearsay.py: _changed",
+        frozenset({"Disarm"}),
+        {"hearsay": DeafToWarnings},
+        cases.RESTORED_UNSEEN,
     ),
     Bug(
         "takes-the-unprotected",

@@ -18,7 +18,7 @@ not by what has changed while it was on the wire (``terms.py``).
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -61,7 +61,7 @@ _LONG = 30.0
 _SLACK = 10.0
 """Seconds by which one of ours may be behind with what it has seen."""
 _KEPT = 15.0
-"""Seconds in which whoever leads has written down what it was answered."""
+"""Seconds in which one of ours has written down what it has just learned."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -271,17 +271,32 @@ class Witness:
         return self._rolled_back_at is not None
 
     def knew_of_roll_back(self, by: Asked) -> bool:
-        """Whether whoever asks had seen that the API's version is lower than it was, or had not
-        looked for far too long. A store that has grown past it by then does not show it."""
+        """Whether whoever asks had seen that the API's version is lower than it was, or was told so
+        by another of ours, or had not looked for far too long. A store that has grown past it by
+        then does not show it."""
         then = self._rolled_back_at
         if then is None or by.sent < then:
             return False
         looks = self._lists.get((by.user, CONFIGS.label), ())
+        last = max((at for at, _ in looks if at <= by.sent), default=-math.inf)
+        if last < then:
+            return last > -math.inf and by.sent > then + _LONG
+        if self._saw_it_go_back(looks, then) <= by.sent:
+            return True
+        told = min(map(self._told_it_went_back, self._lists), default=math.inf)
+        return told + _LONG * self.factor < last
+
+    def _saw_it_go_back(self, looks: Sequence[tuple[float, int]], then: float) -> float:
+        """When whoever looked so first saw a lower version than before; inf if never."""
         highest = max((version for at, version in looks if at < then), default=0)
-        since = [version for at, version in looks if then < at <= by.sent]
-        if not since:
-            return highest > 0 and by.sent > then + _LONG
-        return min(since) < highest
+        lower = (at for at, version in looks if at > then and version < highest)
+        return min(lower, default=math.inf)
+
+    def _told_it_went_back(self, reader: tuple[str, str]) -> float:
+        """When that one of ours had seen it and had the time to tell the others; inf if never."""
+        looks = self._lists[reader] if reader[1] == CONFIGS.label else []
+        seen = self._saw_it_go_back(looks, self._rolled_back_at or math.inf)
+        return min((at for at, _ in looks if at > seen + _KEPT * self.factor), default=math.inf)
 
     # What ours could know when something left
 

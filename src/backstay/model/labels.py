@@ -46,7 +46,8 @@ ARMED = f"{GROUP}/armed"
 that somebody has armed it anew, which also accepts an API that was rolled back."""
 
 ROLLED_BACK = f"{GROUP}/rolled-back"
-"""On our own lease: that whoever leads has seen the API go back in time."""
+"""On our own lease: that whoever leads has seen the API go back in time. On the lease of a view:
+that a controller on that node has."""
 
 OPT_IN = f"{GROUP}/opt-in"
 """On our own lease: which pods whoever leads protects by labels that are not ours, where somebody

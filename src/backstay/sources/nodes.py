@@ -92,8 +92,8 @@ def _see(tracks: dict[str, _Track], node: str, value: str, version: str, now: fl
 
 class NodeSource:
     """See the module. ``run`` keeps it up to date, with a look at the leases every ``interval``
-    seconds; ``on_look`` is called after each. A node
-    counts as lively for ``window`` seconds after it was seen to renew."""
+    seconds; ``on_look`` is called after each, and ``saw`` is told the version that it showed. A
+    node counts as lively for ``window`` seconds after it was seen to renew."""
 
     def __init__(
         self,
@@ -103,6 +103,7 @@ class NodeSource:
         interval: float,
         window: float,
         on_look: Callable[[], None],
+        saw: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.cache: Cache[NodeRow] = Cache()
         self.reflector = Reflector(client, NODES, NODE_PROJECTION, self.cache, rng=rng)
@@ -113,6 +114,7 @@ class NodeSource:
         self._interval = interval
         self._window = window
         self._on_look = on_look
+        self._saw = saw
         self._leases: dict[str, _Track] = {}
         self._heartbeats: dict[str, _Track] = {}
         self._statuses: dict[str, _Track] = {}
@@ -199,7 +201,9 @@ class NodeSource:
         reply = await self._client.list(
             LEASES, namespace=LEASE_NAMESPACE, resource_version="0", timeout=_TIMEOUT
         )
-        return _LEASES.page(reply.body, call=reply.call).rows
+        page = _LEASES.page(reply.body, call=reply.call)
+        self._saw(page.version)
+        return page.rows
 
     def _take(self, sights: list[LeaseSight], started: float) -> None:
         if self._looked_at is not None and started - self._looked_at > _GAP * self._interval:

@@ -8,16 +8,19 @@ read looks sound. What gives it away is the store's version: it is lower than on
   there is a recorder, else in memory alone.
 * Only a quorum read shows that the store went back, and it is compared with what had been seen when
   it *began*: what a cache answers is old and no more than that. Every such read counts, whatever it
-  was made for (``compare``).
+  was made for (``compare``), and so does a write: whoever leads renews its lease every 2 s.
+* Each kind has versions of its own: it may be kept in another store than the rest.
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
   then made anew and keeps nothing but this.
 * Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
   arming leaves another stamp on the configuration, so that one from the backup is told from it.
 * Whoever leads says so on the lease, and whoever leads next takes it over from there. So it
-  outlives a controller without a disk, and people see it (``backstay status``).
+  outlives a controller without a disk, and people see it (``backstay status``). A standby tells
+  the others (``hearsay.py``): one that has not seen it takes their word for it.
 
 A store that was restored to a higher version on purpose (``etcdutl --bump-revision``), or that grew
-past the highest version before anybody looked, does not show it.
+past the highest version before anybody looked, does not show it. Nor does a backup that is younger
+than the last look of everybody: a leader looks every 2 s, a standby every 10 s.
 """
 
 import asyncio
@@ -32,6 +35,7 @@ import msgspec
 from backstay.apis.backstay import CONFIGS
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
+from backstay.kube.resource import Resource
 from backstay.kube.versions import is_older
 from backstay.model.labels import ARMED
 from backstay.seam.clock import Rng
@@ -79,8 +83,7 @@ def step(memory: Memory, *, before: str, version: str, armed: str) -> Memory:
     and the stamp of the last arming."""
     held = memory.rolled_back
     if held is not None:
-        accepted = armed not in ("", held.armed)
-        return Memory(highest=version) if accepted else memory
+        return Memory(highest=version) if _is_accepted(held, armed) else memory
     if is_older(version, before):
         return Memory(memory.highest, RolledBack(before, version, armed))
     if memory.highest and not is_older(memory.highest, version):
@@ -88,11 +91,16 @@ def step(memory: Memory, *, before: str, version: str, armed: str) -> Memory:
     return Memory(highest=version)
 
 
+def _is_accepted(held: RolledBack, armed: str) -> bool:
+    """Whether a person has armed since."""
+    return armed not in ("", held.armed)
+
+
 def rolled_back(text: str) -> RolledBack | None:
     """As it stands on a lease, if it can be read."""
     try:
         return msgspec.json.decode(text, type=RolledBack)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 
@@ -127,6 +135,10 @@ class Past:
         self._saved = Memory()
         self._saved_at = 0.0
         self._lower: tuple[str, str] | None = None
+        self._beside: dict[str, str] = {}
+        self._hearsay: set[RolledBack] = set()
+        self.turn = asyncio.Event()
+        """Set, and replaced by another, when what is known of a way back has changed."""
         self._went_back = asyncio.Event()
         self._loading = asyncio.Lock()
         self._loaded = not directory
@@ -151,6 +163,16 @@ class Past:
         if told is not None and self.rolled_back is None:
             self._become(msgspec.structs.replace(self._memory, rolled_back=told))
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something was heard that has not been judged yet."""
+        return bool(self._hearsay)
+
+    def hear(self, told: RolledBack) -> None:
+        """What another controller has seen; the next look says whether it still holds."""
+        if self.rolled_back is None:
+            self._hearsay.add(told)
+
     async def unless_it_goes_back(self, work: Coroutine[Any, Any, None]) -> None:
         """Until the work ends; or ``ApiWentBack``, when it has been cancelled and has ended."""
         self._went_back.clear()
@@ -174,18 +196,33 @@ class Past:
             await self._save()
             await asyncio.sleep(pause * (0.95 + 0.1 * self._rng.random()))
 
-    def compare(self) -> Callable[[str], None]:
-        """Before somebody else's quorum read; what it returns is to be told the version that the
-        read showed. The next look, without which nothing is done, takes it into account."""
-        return partial(self._note, self._memory)
+    def compare(self, kind: Resource = CONFIGS) -> Callable[[str], None]:
+        """Before somebody else's quorum read, or write; what it returns is to be told the version
+        that this showed. The next look, without which nothing is done, takes it into account."""
+        return partial(self._note, kind, self._highest(kind), self.turn)
 
-    def _note(self, before: Memory, version: str) -> None:
-        if before.rolled_back is not None or self.rolled_back is not None:
+    def saw(self, kind: Resource, version: str) -> None:
+        """What a cache answered: it may be old, but it was there."""
+        if self.rolled_back is None and is_older(self._highest(kind) or "0", version):
+            self._raise(kind, version)
+
+    def _note(self, kind: Resource, before: str, turn: asyncio.Event, version: str) -> None:
+        if self.rolled_back is not None or turn is not self.turn:
+            # Where it was accepted meanwhile, what was seen before counts no more.
             return
-        if is_older(version, before.highest):
-            self._lower = self._lower or (before.highest, version)
-        elif is_older(self._memory.highest, version):
+        if is_older(version, before):
+            self._lower = self._lower or (before, version)
+        else:
+            self.saw(kind, version)
+
+    def _highest(self, kind: Resource) -> str:
+        return self._memory.highest if kind is CONFIGS else self._beside.get(kind.label, "")
+
+    def _raise(self, kind: Resource, version: str) -> None:
+        if kind is CONFIGS:
             self._memory = Memory(version)
+        else:
+            self._beside[kind.label] = version
 
     async def look(self) -> None:
         """A quorum read, before something is done. Raises ``KubeError``."""
@@ -197,14 +234,34 @@ class Past:
         armed = annotations[0].get(ARMED, "") if annotations else ""
         before, version = self._lower or (before, page.metadata.resource_version)
         was = self.rolled_back
-        self._become(step(self._memory, before=before, version=version, armed=armed))
+        self._become(
+            self._believe(step(self._memory, before=before, version=version, armed=armed), armed)
+        )
         self._lower = None
         if was is None and self.rolled_back is not None:
             await self._save()
             self._went_back.set()
 
+    def _believe(self, memory: Memory, armed: str) -> Memory:
+        """What others have seen is ours, unless somebody has armed since."""
+        if not self._hearsay:
+            return memory
+        told = [each for each in self._hearsay if not _is_accepted(each, armed)]
+        self._hearsay.clear()
+        self._turn_around()
+        if memory.rolled_back is not None or not told:
+            return memory
+        return msgspec.structs.replace(memory, rolled_back=min(told, key=lambda each: each.words))
+
+    def _turn_around(self) -> None:
+        turn, self.turn = self.turn, asyncio.Event()
+        turn.set()
+
     def _become(self, memory: Memory) -> None:
         was, self._memory = self._memory.rolled_back, memory
+        if memory.rolled_back != was:
+            self._beside.clear()
+            self._turn_around()
         if memory.rolled_back is not None and was is None:
             _log.error(
                 "the API was rolled back (%s): nothing is taken from any node until somebody "

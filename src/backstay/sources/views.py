@@ -15,6 +15,8 @@ No clock of another machine is believed, and no message to be fresh because it a
 * How long something lasted is a difference, and taken as it stands; it is counted back from the
   moment at which we saw the view, which makes every silence shorter than it was.
 
+In an annotation beside it stands what a controller has to say of the API itself (``hearsay.py``).
+
 What is written there is input like any other. Who could forge it could also forge the lease by
 which our controllers agree on who leads: both are kept by the roles of our namespace.
 """
@@ -33,7 +35,7 @@ from backstay.kube.errors import KubeError, NotFound
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import LEASES
-from backstay.model.labels import COMPONENT, VIEW
+from backstay.model.labels import COMPONENT, ROLLED_BACK, VIEW
 from backstay.model.node import NodeFacts
 from backstay.seam.clock import Rng
 
@@ -101,12 +103,14 @@ class ViewRow(msgspec.Struct, frozen=True, gc=False):
     version: str
     name: str
     text: str
+    remark: str = ""
 
 
 def _row(lease: _Lease) -> ViewRow:
     meta = lease.metadata
-    text = (meta.annotations or {}).get(VIEW, "")
-    return ViewRow(meta.key, meta.uid, meta.resource_version, meta.name, text)
+    said = meta.annotations or {}
+    remark = said.get(ROLLED_BACK, "")[:_MOST_BYTES]
+    return ViewRow(meta.key, meta.uid, meta.resource_version, meta.name, said.get(VIEW, ""), remark)
 
 
 _PROJECTION: Projection[_Lease, ViewRow] = Projection(_Lease, _row)
@@ -201,30 +205,47 @@ class Views:
                 hurry=hurry,
             )
             self._is_told = True
-            await self._write(msgspec.json.encode(view).decode(), not_after)
+            await self._write(VIEW, msgspec.json.encode(view).decode(), not_after)
 
     async def withdraw(self) -> None:
         """Nothing is silent: there is nothing to say."""
         if not self._is_told:
             return
         async with self._writing:
-            await self._write(None, asyncio.get_running_loop().time() + 10.0)
-            self._is_told = self.trouble is not None
+            self._is_told = not await self._write(VIEW, None, self._soon)
 
-    async def _write(self, text: str | None, not_after: float) -> None:
+    @property
+    def own_remark(self) -> str:
+        """What stands at our own place beside the view, as far as we know."""
+        row = self.cache.get(f"{self._namespace}/{lease_name(self.node)}")
+        return "" if row is None else row.remark
+
+    async def remark(self, text: str | None) -> bool:
+        """Says that beside the view, or takes it back. False if it has to be tried again."""
+        if not self.node:
+            return True
+        async with self._writing:
+            return await self._write(ROLLED_BACK, text, self._soon)
+
+    @property
+    def _soon(self) -> float:
+        return asyncio.get_running_loop().time() + 10.0
+
+    async def _write(self, key: str, text: str | None, not_after: float) -> bool:
         try:
-            await self._put(text, not_after)
+            await self._put(key, text, not_after)
         except KubeError as error:
             if self.trouble is None:
                 _log.warning("cannot tell other controllers what is seen from here: %s", error)
             self.trouble = error
-            return
+            return False
         self.trouble = None
+        return True
 
-    async def _put(self, text: str | None, not_after: float) -> None:
+    async def _put(self, key: str, text: str | None, not_after: float) -> None:
         name, where = lease_name(self.node), self._namespace
         marks = {VIEW: "true", COMPONENT: "backstay"}
-        patch = {"metadata": {"labels": marks, "annotations": {VIEW: text}}}
+        patch = {"metadata": {"labels": marks, "annotations": {key: text}}}
         try:
             await self._client.merge_patch(
                 LEASES, name, patch, namespace=where, not_after=not_after

@@ -1,0 +1,48 @@
+"""Hearsay: a controller that has seen the API go back in time tells the others.
+
+Whoever leads may not have seen it: it was started later or had looked too long ago, and to it the
+API that was restored is the only one there ever was. A standby that knows better does nothing by
+itself, so it has to say so.
+
+* It is said where controllers tell what they see (``views.py``), in an annotation of its own, for
+  as long as it holds. There it outlives its author, and is read by whoever is started next.
+* What is heard counts from the next look at the API's version on, without which nothing is done,
+  and is then ours as if we had seen it; unless a person has armed since (``past.py``).
+* It is never more than a reason to hold. Who could forge it could forge the lease of whoever leads.
+"""
+
+import asyncio
+from typing import NoReturn
+
+from backstay.sources.past import Past, rolled_back
+from backstay.sources.views import ViewRow, Views
+
+_AGAIN = 5.0
+
+
+class Hearsay:
+    """See the module."""
+
+    def __init__(self, past: Past, views: Views) -> None:
+        self._past = past
+        self._views = views
+        views.cache.subscribe(self._changed)
+
+    async def run(self) -> NoReturn:
+        while True:
+            turn = self._past.turn
+            if self._is_said() or await self._views.remark(self._past.remark):
+                await turn.wait()
+            else:
+                await asyncio.sleep(_AGAIN)
+
+    def _is_said(self) -> bool:
+        """In whatever words: two controllers on one node have one place to say it. What was found
+        there is taken away no sooner than it has been judged."""
+        there = rolled_back(self._views.own_remark) is not None
+        return there if self._past.remark is not None else self._past.is_in_doubt or not there
+
+    def _changed(self, _old: ViewRow | None, new: ViewRow | None) -> None:
+        told = None if new is None else rolled_back(new.remark)
+        if told is not None:
+            self._past.hear(told)

@@ -1,0 +1,65 @@
+"""An API with our kinds, and somebody who arms and restores it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.definitions import definitions
+from backstay.kube.resource import Resource
+from backstay.model.labels import ARMED
+from backstay.sim.api.store import Snapshot
+from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.cluster.ground import WorldGround
+from backstay.sim.files import MemoryFiles
+from backstay.sim.world import World
+from backstay.sources.past import Past
+
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+    namespaced=False,
+)  # fmt: skip
+
+
+class Api:
+    """See the module."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.client = cluster.client()
+
+    async def arm(self, stamp: str) -> None:
+        body: dict[str, Any] = {"metadata": {"name": CONFIG_NAME, "annotations": {ARMED: stamp}}}
+        if self.cluster.api.store.get(CONFIGS.label, ("", CONFIG_NAME)) is None:
+            await self.client.create(CONFIGS, body | {"spec": {"mode": "Armed"}})
+        else:
+            await self.client.merge_patch(CONFIGS, CONFIG_NAME, body)
+
+    async def grow(self) -> Snapshot:
+        """A backup, after which ten things happen."""
+        backup = self.cluster.api.store.snapshot()
+        for number in range(10):
+            await self.arm(f"monday {number}")
+        return backup
+
+    async def roll_back(self, backup: Snapshot) -> None:
+        self.cluster.roll_back(backup)
+        await asyncio.sleep(1)
+
+    def past(self, files: MemoryFiles, directory: str = "flights") -> Past:
+        return Past(self.client, files, directory, rng=self.cluster.ground.rng)
+
+
+def play(story: Callable[[Api], Awaitable[None]]) -> None:
+    async def scenario(world: World) -> None:
+        cluster = EmbeddedCluster(WorldGround(world))
+        cluster.add_node("n1")
+        await cluster.settled()
+        for definition in definitions():
+            await cluster.client().create(DEFINITIONS, definition)
+        api = Api(cluster)
+        await api.arm("sunday")
+        await story(api)
+
+    with World(1) as world:
+        world.run(scenario(world))

@@ -1,0 +1,145 @@
+"""A controller that has seen the API go back in time tells the others, until a person has armed."""
+
+import asyncio
+
+import pytest
+
+from backstay.kube.resource import LEASES
+from backstay.model.labels import COMPONENT, ROLLED_BACK, VIEW
+from backstay.seam.tasks import Tasks
+from backstay.sim.files import MemoryFiles
+from backstay.sources.hearsay import Hearsay
+from backstay.sources.past import Past
+from backstay.sources.views import Views, lease_name
+from tests.sources.restored import Api, play
+
+WHERE = "default"
+
+
+class Controllers:
+    """Each with what it has seen of the API, and a place to say so."""
+
+    def __init__(self, api: Api, tasks: Tasks) -> None:
+        self._api = api
+        self._tasks = tasks
+
+    def start(self, node: str) -> Past:
+        rng = self._api.cluster.ground.rng
+        past = self._api.past(MemoryFiles(), directory="")
+        views = Views(self._api.client, rng=rng, namespace=WHERE, node=node)
+        hearsay = Hearsay(past, views)
+        for work in (views.run(), past.run(), hearsay.run()):
+            self._tasks.spawn(work, name=f"controller on {node}")
+        return past
+
+    def said(self, node: str) -> str:
+        stored = self._api.cluster.api.store.get(LEASES.label, (WHERE, lease_name(node)))
+        annotations = {} if stored is None else stored.object["metadata"].get("annotations") or {}
+        return str(annotations.get(ROLLED_BACK, ""))
+
+    async def write(self, node: str, text: str) -> None:
+        meta = {
+            "name": lease_name(node),
+            "labels": {VIEW: "true", COMPONENT: "backstay"},
+            "annotations": {ROLLED_BACK: text},
+        }
+        await self._api.client.create(LEASES, {"metadata": meta}, namespace=WHERE)
+
+
+def test_one_that_was_started_later_hears_of_it_and_is_free_once_somebody_arms() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            old = ours.start("n1")
+            backup = await api.grow()
+            await asyncio.sleep(12)
+            await api.roll_back(backup)
+            new = ours.start("n2")
+            await asyncio.sleep(30)
+            assert old.words
+            assert (new.words, ours.said("n2")) == (old.words, ours.said("n1"))
+            await api.arm("tuesday")
+            await asyncio.sleep(30)
+            assert (old.words, new.words, ours.said("n1"), ours.said("n2")) == ("", "", "", "")
+
+    play(story)
+
+
+def test_nothing_is_written_while_all_is_well() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            ours.start("n1")
+            await asyncio.sleep(60)
+            assert api.cluster.api.store.get(LEASES.label, (WHERE, lease_name("n1"))) is None
+
+    play(story)
+
+
+def test_it_outlives_whoever_has_said_it() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            await ours.write("n1", '{"highest":"900","found":"100","armed":"sunday"}')
+            assert not ours.start("n1").words
+            heir = ours.start("n1")
+            await asyncio.sleep(30)
+            assert heir.words == "its version was 900 before, and then 100"
+            assert ours.said("n1")
+
+    play(story)
+
+
+def test_what_was_said_before_somebody_armed_is_taken_away_by_whoever_is_there_now() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            await ours.write("n1", '{"highest":"900","found":"100","armed":"last year"}')
+            heir = ours.start("n1")
+            await asyncio.sleep(30)
+            assert (heir.words, ours.said("n1")) == ("", "")
+
+    play(story)
+
+
+def test_two_on_one_node_do_not_take_each_others_words_away() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            both = [ours.start("n1"), ours.start("n1")]
+            backup = await api.grow()
+            await asyncio.sleep(12)
+            await api.roll_back(backup)
+            await asyncio.sleep(30)
+            assert all(past.words for past in both)
+            said = api.cluster.api.store.get(LEASES.label, (WHERE, lease_name("n1")))
+            await asyncio.sleep(60)
+            assert api.cluster.api.store.get(LEASES.label, (WHERE, lease_name("n1"))) is said
+
+    play(story)
+
+
+@pytest.mark.parametrize("text", ["yes", "{}", '{"highest": 7}', '{"x":' * 5000])
+def test_what_is_no_warning_holds_nothing(text: str) -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            await ours.write("n2", text)
+            past = ours.start("n1")
+            await asyncio.sleep(30)
+            assert past.words == ""
+
+    play(story)
+
+
+def test_one_that_does_not_know_where_it_runs_hears_and_says_nothing() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            await ours.write("n2", '{"highest":"900","found":"100","armed":"sunday"}')
+            past = ours.start("")
+            await asyncio.sleep(30)
+            assert past.words
+            assert ours.said("") == ""
+
+    play(story)
