@@ -1,19 +1,17 @@
 """A small embedded cluster over HTTPS, with Backstay's roles, and commands that run against it.
 
-The API lives in the test's own event loop; a command is a process of its own, as a person starts
-it, with pipes (``run``) or at a terminal (``at_terminal``). Who runs it is one of the users of
-``installed.py``, or ``admin``.
+The API lives in the test's own event loop; a command is a process of its own (``nursery.py``), as
+if a person had started it, with pipes (``run``) or at a terminal (``at_terminal``). Who runs it is
+one of the users of ``installed.py``, or ``admin``.
 """
 
 import asyncio
-import fcntl
 import os
 import pty
-import sys
-import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +29,11 @@ from backstay.sim.api.access import AccessControl, User
 from backstay.sim.api.garbage import GarbageCollector, NamespaceController
 from backstay.sim.api.server import ApiServer
 from tests.support.installed import USERS, bindings
+from tests.support.nursery import Command, reading, start
 
 Json = dict[str, Any]
 Meanwhile = Callable[[], Awaitable[None]]
 
-BACKSTAY = Path(sys.executable).parent / "backstay"
 TIMEOUT = 30.0
 
 
@@ -180,15 +178,23 @@ class SmallCluster:
 async def run(
     kubeconfig: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Said:
-    process = await asyncio.create_subprocess_exec(
-        BACKSTAY, *arguments, env={**_environment(kubeconfig), **(environment or {})},
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(TIMEOUT):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return Said(process.returncode, out.decode(), err.decode())
+    command = Command(arguments, {**_environment(kubeconfig), **(environment or {})})
+    (out, its_out), (err, its_err) = os.pipe(), os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        process = await start(command, (nothing, its_out, its_err))
+    finally:
+        for each in (nothing, its_out, its_err):
+            os.close(each)
+    texts = [(await reading(pipe)).read() for pipe in (out, err)]
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            said, complained = await asyncio.gather(*texts)
+            code = await process.wait()
+    except BaseException:
+        process.kill()
+        raise
+    return Said(code, said.decode(), complained.decode())
 
 
 async def at_terminal(
@@ -198,11 +204,9 @@ async def at_terminal(
     meanwhile: Meanwhile | None = None,
 ) -> Said:
     master, slave = pty.openpty()
+    command = Command(arguments, _environment(kubeconfig), owns_terminal=True)
     try:
-        process = await asyncio.create_subprocess_exec(
-            BACKSTAY, *arguments, env=_environment(kubeconfig),
-            stdin=slave, stdout=slave, stderr=slave, preexec_fn=_own_terminal,
-        )  # fmt: skip
+        process = await start(command, (slave, slave, slave))
     finally:
         os.close(slave)
     terminal = _Terminal(master)
@@ -215,18 +219,12 @@ async def at_terminal(
                 os.write(master, answer.encode())
             await terminal.until(None)
             code = await process.wait()
+    except BaseException:
+        process.kill()
+        raise
     finally:
         terminal.close()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
     return Said(code, terminal.text)
-
-
-def _own_terminal() -> None:
-    """In the child: a session whose terminal is its standard input, so that ^C reaches it."""
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _environment(kubeconfig: Path) -> dict[str, str]:
@@ -299,7 +297,7 @@ async def small_cluster(home: Path, *, with_kinds: bool = True) -> AsyncIterator
     cluster = SmallCluster(server, listener.url, home, tokens, before)
     for name in ("default", "kube-system", "kube-node-lease"):
         await cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for document in [*manifests(), *bindings()] if with_kinds else []:
+    for document in _installation() if with_kinds else ():
         await cluster.put(document)
     try:
         async with Tasks("controllers") as tasks:
@@ -308,6 +306,12 @@ async def small_cluster(home: Path, *, with_kinds: bool = True) -> AsyncIterator
             yield cluster
     finally:
         await listener.close()
+
+
+@cache
+def _installation() -> tuple[Json, ...]:
+    """To read it takes ten times as long as to put it into a cluster."""
+    return (*manifests(), *bindings())
 
 
 def node_info(boot: str) -> Json:
