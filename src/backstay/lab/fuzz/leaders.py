@@ -1,0 +1,99 @@
+"""Stories of our own controllers, and of the control plane that they work with."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from backstay.lab.fuzz.scene import Scene, step
+from backstay.lab.scenario import LEADER, PROGRAMS, After, Do, Step
+
+_MIDST = (After.INTENT, After.TAINT, After.MARK, After.REMOVAL)
+_STALLS = (
+    (Do.PAUSE_CONTROLLER, Do.RESUME_CONTROLLER),
+    (Do.CUT_CONTROLLER, Do.HEAL_CONTROLLER),
+)
+
+
+def helper_dies_too(scene: Scene) -> Iterator[Step]:
+    """A node dies, and whoever is about to help dies too, in the midst of it."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    yield step(at, Do.KILL, node=node)
+    at += dice.between(12, 25)
+    yield step(at, Do.CONFIRM, node=node)
+    yield step(at, Do.KILL_CONTROLLER, controller=LEADER, after=dice.pick(_MIDST))
+    if dice.happens(0.8):
+        yield step(at + dice.between(5, 20), Do.START_CONTROLLER, controller=LEADER)
+
+
+def helper_stands_still(scene: Scene) -> Iterator[Step]:
+    """The same, but it wakes up again, perhaps when somebody else leads."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    yield step(at, Do.KILL if dice.happens(0.7) else Do.CUT, node=node)
+    at += dice.between(12, 25)
+    yield step(at, Do.CONFIRM, node=node)
+    yield step(at, Do.PAUSE_CONTROLLER, controller=LEADER, after=dice.pick(_MIDST))
+    yield step(at + dice.between(15, 50), Do.RESUME_CONTROLLER, controller=LEADER)
+
+
+def controller_dies(scene: Scene) -> Iterator[Step]:
+    name, at = scene.controller(), scene.beginning()
+    yield scene.in_our_midst(step(at, Do.KILL_CONTROLLER, controller=name))
+    if scene.dice.happens(0.8):
+        back = at + scene.dice.between(0.1, 40)
+        yield scene.in_our_midst(step(back, Do.START_CONTROLLER, controller=name))
+
+
+def controller_stalls(scene: Scene) -> Iterator[Step]:
+    dice = scene.dice
+    name, at = LEADER if dice.happens(0.5) else scene.controller(), scene.beginning()
+    trouble, end = dice.pick(_STALLS)
+    began = step(at, trouble, controller=name)
+    if dice.happens(0.5):
+        # Where it matters most: it has begun to act, and has not ended.
+        yield msgspec.structs.replace(began, after=dice.pick(_MIDST))
+    else:
+        yield scene.in_our_midst(began)
+    if dice.happens(0.8):
+        yield step(at + dice.between(1, 60), end, controller=name)
+
+
+def lease_is_lost(scene: Scene) -> Iterator[Step]:
+    """Somebody cleans up while none of us is there, and perhaps a node is down."""
+    dice, at = scene.dice, scene.dice.between(0, 5)
+    if dice.happens(0.8):
+        yield step(at, Do.KILL, node=scene.nodes[0])
+        at += dice.between(42, 50)
+    yield from scene.all_of_us(at, Do.KILL_CONTROLLER)
+    yield step(at + 1, Do.DELETE_LEASE)
+    yield from scene.all_of_us(at + dice.between(2, 5), Do.START_CONTROLLER)
+    if dice.happens(0.5):
+        yield step(at + dice.between(5, 20), Do.CONFIRM_OFF)
+
+
+def api_fails(scene: Scene) -> Iterator[Step]:
+    at = scene.beginning()
+    yield scene.in_our_midst(step(at, Do.KILL_API))
+    yield step(at + scene.dice.between(0.5, 40), Do.START_API)
+
+
+def api_is_restored(scene: Scene) -> Iterator[Step]:
+    """And perhaps a node dies that day, whose death somebody confirms afterwards."""
+    dice, at = scene.dice, scene.dice.between(0, 5)
+    yield step(at, Do.BACK_UP)
+    restored = at + dice.between(5, 40)
+    if dice.happens(0.7):
+        node = scene.node()
+        yield step(restored - dice.between(-5, 30), Do.KILL, node=node)
+        yield step(restored, Do.ROLL_BACK)
+        yield step(restored + dice.between(15, 45), Do.CONFIRM, node=node)
+    else:
+        yield scene.in_our_midst(step(restored, Do.ROLL_BACK))
+    if dice.happens(0.3):
+        yield step(restored + dice.between(20, 60), Do.ARM)
+
+
+def program_fails(scene: Scene) -> Iterator[Step]:
+    # The last one may be on nodes, and share their fate; the first is not in every cluster.
+    program, at = scene.dice.pick(PROGRAMS[1:-1]), scene.beginning()
+    yield step(at, Do.KILL_PROGRAM, program=program)
+    yield step(at + scene.dice.between(1, 60), Do.START_PROGRAM, program=program)

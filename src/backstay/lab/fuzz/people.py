@@ -1,0 +1,71 @@
+"""Stories of people: they change their minds, meddle with what is ours, or own a workload."""
+
+from collections.abc import Iterator
+
+from backstay.lab.fuzz.deaths import node_dies
+from backstay.lab.fuzz.scene import Scene, rounded, step
+from backstay.lab.scenario import Do, Step
+
+
+def minds_change(scene: Scene) -> Iterator[Step]:
+    dice, at = scene.dice, scene.beginning()
+    match dice.pick((Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG)):
+        case Do.DISARM:
+            seconds = rounded(dice.between(5, 60))
+            yield scene.in_our_midst(step(at, Do.DISARM, seconds=seconds))
+        case change:
+            yield scene.in_our_midst(step(at, change))
+    if dice.happens(0.5):
+        yield step(at + dice.between(5, 40), Do.ARM)
+
+
+def dies_while_we_may_not_act(scene: Scene) -> Iterator[Step]:
+    """Somebody has taken our leave away beforehand, for the time of some work or for good."""
+    dice = scene.dice
+    match dice.below(4):
+        case 0 | 1:
+            yield step(0, Do.DISARM, seconds=rounded(dice.between(30, 90)))
+        case 2:
+            yield step(0, Do.OBSERVE)
+        case 3:
+            yield step(0, Do.DELETE_CONFIG)
+    yield from node_dies(scene)
+    if dice.happens(0.3):
+        yield step(dice.between(40, 60), Do.ARM)
+
+
+def somebody_meddles(scene: Scene) -> Iterator[Step]:
+    """With what is ours, or with what we look at."""
+    dice, at = scene.dice, scene.beginning()
+    deed = dice.pick(
+        (Do.WITHDRAW, Do.REMOVE_TAINT, Do.CORDON, Do.DELETE_LEASE, Do.DELETE_INCIDENTS)
+    )
+    of_nodes = deed not in (Do.DELETE_LEASE, Do.DELETE_INCIDENTS)
+    about = {"node": scene.node()} if of_nodes else {}
+    yield scene.in_our_midst(step(at + dice.between(0, 50), deed, **about))
+
+
+def incident_is_deleted(scene: Scene) -> Iterator[Step]:
+    """Of a node about which nothing can be done, or not yet: what is held must be told again."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    yield step(at, dice.pick((Do.CUT, Do.KILL, Do.FREEZE)), node=node)
+    at += dice.between(42, 50)
+    yield step(at, Do.DELETE_INCIDENTS)
+    if dice.happens(0.2):
+        yield step(at + dice.between(1, 20), Do.CONFIRM_OFF)
+
+
+def owner_changes_something(scene: Scene) -> Iterator[Step]:
+    dice, at = scene.dice, scene.beginning()
+    vms = scene.vms
+    deeds = (Do.UNPROTECT, Do.PROTECT, *((Do.STOP_VM, Do.DELETE_VM) if vms else ()))
+    deed = dice.pick(deeds)
+    names = vms if deed in (Do.STOP_VM, Do.DELETE_VM) else scene.opening.workloads.names()
+    changed = step(at + dice.between(0, 50), deed, workload=dice.pick(names))
+    yield scene.in_our_midst(changed)
+
+
+def says_what_we_do_not_know(scene: Scene) -> Iterator[Step]:
+    """Somebody has installed definitions that are newer than we are, and a node dies."""
+    yield step(0, Do.SAY_WHAT_WE_DO_NOT_KNOW)
+    yield from node_dies(scene)

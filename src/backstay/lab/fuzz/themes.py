@@ -1,0 +1,120 @@
+"""Themes: what a case is mostly about, and how often that is dealt.
+
+A theme joins the world in which something matters with the stories that bring it about. One of its
+own stories is always told, and often one of the theme ``everything`` is laid over it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backstay.lab.fuzz import deaths, guests, leaders, people, silence, storage, words, worlds
+from backstay.lab.fuzz.scene import LONGEST, Story, Weighted
+from backstay.lab.scenario import Scenario
+from backstay.sim.chance import Chance
+
+
+@dataclass(frozen=True)
+class Theme:
+    """``cards`` is how often it is dealt in each round. With ``patience`` a case lasts until all
+    that was promised must have been kept; each ``lasts`` for so long at least."""
+
+    name: str
+    cards: int
+    world: Callable[[Chance], Scenario]
+    stories: Weighted[Story]
+    patience: float = 0.1
+    lasts: float = 0.0
+
+
+FOREIGN: Weighted[Story] = [
+    (6, deaths.node_dies),
+    (4, deaths.node_seems_dead),
+    (2, deaths.node_reboots),
+    (1, deaths.node_flaps),
+    (2, deaths.node_is_odd),
+    (3, leaders.controller_dies),
+    (3, leaders.controller_stalls),
+    (2, leaders.api_fails),
+    (1, leaders.program_fails),
+    (1, leaders.lease_is_lost),
+    (1, leaders.api_is_restored),
+    (1, words.clocks_are_set),
+    (2, guests.guest_is_moved),
+    (2, guests.guest_is_disturbed),
+    (2, people.minds_change),
+    (3, people.somebody_meddles),
+    (2, people.owner_changes_something),
+]
+"""What can be laid over any theme."""
+
+THEMES: tuple[Theme, ...] = (
+    Theme("deaths", 2, worlds.mixed, [(1, deaths.node_dies)], patience=0.3),
+    Theme("words too early", 2, worlds.watched, [(1, words.armed_too_late)]),
+    Theme(
+        "words that are wrong", 1, worlds.small,
+        [
+            (2, words.wrongly_declared_dead), (2, words.said_before_it_booted),
+            (2, words.refuted_by_life), (1, deaths.node_seems_dead),
+        ],
+    ),
+    Theme(
+        "arming", 1, worlds.small,
+        [(3, people.dies_while_we_may_not_act), (1, people.minds_change)],
+    ),
+    Theme(
+        "leaders", 2, worlds.of_two,
+        [
+            (2, leaders.helper_dies_too), (3, leaders.helper_stands_still),
+            (1, leaders.lease_is_lost),
+        ],
+        patience=0.4,
+    ),
+    Theme("a restored API", 1, worlds.small, [(1, leaders.api_is_restored)]),
+    Theme(
+        "clocks and heartbeats", 1, worlds.small,
+        [(1, words.a_wrong_clock_misleads), (1, guests.guests_outlive_it)],
+    ),
+    Theme("storms", 1, worlds.stormy, [(2, deaths.several_die), (1, deaths.die_in_turn)]),
+    Theme(
+        "owners", 1, worlds.owned,
+        [(3, deaths.node_dies), (1, people.says_what_we_do_not_know)],
+    ),
+    Theme("other programs", 1, worlds.of_others, [(1, deaths.node_dies)]),
+    Theme(
+        "silence", 3, worlds.silent,
+        [
+            (3, silence.falls_silent), (1, silence.nobody_reaches_it),
+            (1, silence.one_of_us_reaches_it_not), (1, silence.several_fall_silent),
+        ],
+        lasts=LONGEST,
+    ),
+    Theme(
+        "guests", 2, worlds.inhabited,
+        [
+            (2, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too),
+            (1, guests.guest_is_moved),
+        ],
+        lasts=150.0,
+    ),
+    Theme(
+        "addresses", 1, worlds.addressed,
+        [
+            (2, deaths.node_dies), (1, deaths.node_seems_dead), (2, storage.address_is_taken),
+            (1, storage.blocks_are_written), (1, storage.addresses_are_garbled),
+        ],
+    ),
+    Theme(
+        "fences", 1, worlds.fenced,
+        [
+            (2, deaths.node_seems_dead), (1, storage.cut_off_from_the_api),
+            (1, storage.fenced_by_others),
+        ],
+    ),
+    Theme("volumes", 1, worlds.attached, [(3, deaths.node_dies), (2, deaths.put_out_by_hand)]),
+    Theme(
+        "meddling", 1, worlds.mixed,
+        [(2, people.incident_is_deleted), (1, people.somebody_meddles)], patience=0.7,
+    ),
+    Theme("replicated volumes", 5, worlds.on_linstor, [(1, storage.replication_fails)]),
+    Theme("everything", 3, worlds.rich, FOREIGN, patience=0.3),
+)  # fmt: skip

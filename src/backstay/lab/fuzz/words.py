@@ -1,0 +1,87 @@
+"""Stories of words about nodes that are wrong, come too early, are taken back or are refuted."""
+
+from collections.abc import Iterator
+
+from backstay.lab.fuzz.deaths import APPEARANCES
+from backstay.lab.fuzz.scene import Scene, step
+from backstay.lab.scenario import Do, Step
+
+
+def armed_too_late(scene: Scene) -> Iterator[Step]:
+    """Somebody vouches for a death while we only observe. When we are armed at last, that is no
+    longer true, or was taken back, or is about another boot."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    trouble, end = (Do.CUT, Do.HEAL) if dice.happens(0.6) else dice.pick(APPEARANCES)
+    yield step(0, Do.OBSERVE)
+    yield step(at, trouble, node=node)
+    at += dice.between(10, 25)
+    yield step(at, Do.CONFIRM, node=node)
+    match dice.below(4):
+        case 0:
+            at = max(at, 30.0) + dice.between(3, 10)
+            yield step(at, Do.WITHDRAW, node=node)
+        case 1:
+            yield step(at + dice.between(2, 5), end, node=node)
+            at += dice.between(20, 30)
+            yield step(at, trouble, node=node)
+        case 2:
+            yield step(at + dice.between(2, 5), Do.BOOT, node=node)
+            at += dice.between(25, 35)
+            yield step(at, Do.CUT, node=node)
+        case 3:
+            yield from scene.all_of_us(at + 1, Do.KILL_CONTROLLER)
+            yield step(at + 3, end, node=node)
+            at += dice.between(20, 30)
+            yield step(at, trouble, node=node)
+            yield from scene.all_of_us(at + dice.between(1, 5), Do.START_CONTROLLER)
+    yield step(at + dice.between(5, 45), Do.ARM)
+
+
+def wrongly_declared_dead(scene: Scene) -> Iterator[Step]:
+    """It is only cut off. It is heard again later, and perhaps does not hear what was decided."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    yield step(at, Do.CUT, node=node)
+    at += dice.between(10, 25)
+    yield step(at, Do.CONFIRM, node=node)
+    back = Do.CUT_IN if dice.happens(0.6) else Do.HEAL
+    yield step(at + dice.between(5, 40), back, node=node)
+
+
+def said_before_it_booted(scene: Scene) -> Iterator[Step]:
+    """A word about a boot that is over, when the next one is not heard of any more."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    yield step(at, Do.KILL if dice.happens(0.5) else Do.CUT, node=node)
+    yield step(at + dice.between(1, 8), Do.CONFIRM, node=node)
+    yield step(at + 9, Do.BOOT, node=node)
+    yield step(at + dice.between(30, 40), dice.pick((Do.CUT, Do.CUT, Do.CUT_API)), node=node)
+
+
+def refuted_by_life(scene: Scene) -> Iterator[Step]:
+    """A word is refuted before it can be acted on: the node is heard, or something on it answers.
+    Then it falls silent altogether, and perhaps somebody else of us leads by then."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    trouble, end = dice.pick(((Do.CUT, Do.HEAL), (Do.KILL_KUBELET, Do.START_KUBELET)))
+    yield step(at, trouble, node=node)
+    yield step(at + dice.between(2, 8), Do.CONFIRM, node=node)
+    at += dice.between(10, 12) if trouble is Do.CUT else dice.between(30, 50)
+    if trouble is Do.CUT or dice.happens(0.3):
+        yield step(at, end, node=node)
+    at += dice.between(12, 20)
+    if dice.happens(0.6):
+        yield from scene.all_of_us(at + 1, Do.KILL_CONTROLLER)
+        yield from scene.all_of_us(at + 4, Do.START_CONTROLLER)
+    yield step(at, Do.CUT, node=node)
+
+
+def a_wrong_clock_misleads(scene: Scene) -> Iterator[Step]:
+    """Our clocks are set, and somebody takes a node for dead that is well. Where nothing answers
+    at its ports, the clock is all that speaks about it."""
+    dice, at = scene.dice, scene.dice.between(0, 5)
+    yield from clocks_are_set(scene)
+    yield from scene.all_of_us(at, Do.FIREWALL)
+    yield step(at + dice.between(5, 25), Do.CONFIRM, node=scene.nodes[0])
+
+
+def clocks_are_set(scene: Scene) -> Iterator[Step]:
+    seconds = round(scene.dice.between(-7200, 7200), 1)
+    yield from scene.all_of_us(scene.beginning(), Do.SKEW_CONTROLLER, seconds=seconds)

@@ -1,0 +1,279 @@
+"""Worlds: the small clusters that themes begin with.
+
+Small is cheap, and cases are cheap so that there can be many. Nearly all that can be lost is on the
+first node, ``n1``, and of its workloads each is unlike the others in what matters for the theme:
+one death then asks all their questions.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from backstay.lab.fuzz.policies import with_policies
+from backstay.lab.fuzz.scene import LONGEST, Weighted, weighted
+from backstay.lab.linstor_fuzz import replicated
+from backstay.lab.scenario import (
+    VIRT_CONTROLLER,
+    CalicoSpec,
+    Claim,
+    PolicySpec,
+    Scenario,
+    StatefulSet,
+    Vm,
+    Workloads,
+)
+from backstay.model.labels import MINIMUM_PROOF, PROTECT, TMAX_PROTECT, VM_NAME
+from backstay.model.policy import Mode
+from backstay.sim.chance import Chance
+
+_CLAIMS: Weighted[Claim] = [(6, Claim.SHARED), (3, Claim.SINGLE), (1, Claim.LOCAL)]
+_FIRST = "n1"
+_KEPT = {PROTECT: "false"}
+
+
+def _cluster(nodes: int, workloads: Workloads, *, controllers: int = 1) -> Scenario:
+    return Scenario(
+        name="",
+        question="",
+        nodes=tuple(f"n{number + 1}" for number in range(nodes)),
+        workloads=workloads,
+        controllers=controllers,
+        until=LONGEST,
+    )
+
+
+def _vm(dice: Chance, number: int, **said: object) -> Vm:
+    usual = Vm(name=f"vm-{number}", node=_FIRST, claims=(weighted(dice, _CLAIMS),))
+    return msgspec.structs.replace(usual, **said)
+
+
+def _set(dice: Chance) -> StatefulSet:
+    return StatefulSet(name="db", node=_FIRST, claims=(weighted(dice, _CLAIMS),))
+
+
+def small(dice: Chance) -> Scenario:
+    """Three nodes and one or two workloads."""
+    vms: tuple[Vm, ...] = (_vm(dice, 1),)
+    if dice.happens(0.3):
+        vms = ()
+    sets = (_set(dice),) if not vms or dice.happens(0.4) else ()
+    return _cluster(3, Workloads(vms=vms, stateful_sets=sets))
+
+
+def mixed(dice: Chance) -> Scenario:
+    """With disks that were plugged in, owners who want no help, nodes that are exempt, and VMs that
+    nobody starts again by themselves."""
+    vms = (
+        _vm(dice, 1, hotplug=(Claim.SHARED,), claims=(Claim.SHARED,)),
+        _vm(dice, 2, labels=_KEPT if dice.happens(0.6) else {}),
+        _vm(dice, 3, node="n2", run_strategy=dice.pick(("Manual", "RerunOnFailure"))),
+    )
+    sets = (_set(dice),) if dice.happens(0.3) else ()
+    world = _cluster(3, Workloads(vms=vms, stateful_sets=sets))
+    return msgspec.structs.replace(world, exempt=("n2",) if dice.happens(0.5) else ())
+
+
+def watched(dice: Chance) -> Scenario:
+    """A small one in which we only observe at first."""
+    world = small(dice)
+    policy = PolicySpec(mode=Mode.OBSERVE)
+    return msgspec.structs.replace(world, policy=policy)
+
+
+def of_two(dice: Chance) -> Scenario:
+    """A small one with two controllers, sometimes on nodes."""
+    world = msgspec.structs.replace(small(dice), controllers=2)
+    if dice.happens(0.7):
+        return world
+    return msgspec.structs.replace(world, hosts={"n2": ("backstay-1",), "n3": ("backstay-2",)})
+
+
+def stormy(dice: Chance) -> Scenario:
+    """Enough nodes that several can fail, and limits of what is done about it."""
+    vms = (
+        _vm(dice, 1, claims=(Claim.SHARED,)),
+        _vm(dice, 2),
+        _vm(dice, 3, node="n2"),
+    )
+    limits = {"releasesPerMinute": 1 + dice.below(2), "attempts": 1}
+    policy = PolicySpec(config={"limits": limits})
+    return msgspec.structs.replace(_cluster(5, Workloads(vms=vms)), policy=policy)
+
+
+def owned(dice: Chance) -> Scenario:
+    """Owners have said in policies what they want, and the cluster what it allows."""
+    asked: dict[str, dict[str, object]] = {
+        "vm-1": {"protect": False},
+        "vm-2": {"minimumProof": "Observed"},
+        "vm-3": {"singleton": True, "priority": dice.below(150)},
+    }
+    policies = {
+        f"policy-{number + 1}": {"selector": {"matchLabels": {VM_NAME: name}}, **spec}
+        for number, (name, spec) in enumerate(asked.items())
+    }
+    vms = tuple(_vm(dice, number + 1) for number in range(len(asked)))
+    world = _cluster(3, Workloads(vms=vms))
+    return msgspec.structs.replace(world, policy=PolicySpec(policies=policies))
+
+
+def of_others(dice: Chance) -> Scenario:
+    """Another program does what we could do, all of it or some."""
+    jobs = ("failover", "detach", "addresses")
+    owners = {job: dice.pick(("Foreign", "Off")) for job in jobs if dice.happens(0.4)}
+    owners = owners or {dice.pick(jobs): "Foreign"}
+    world = addressed(dice)
+    return msgspec.structs.replace(world, policy=PolicySpec(config={"owners": owners}))
+
+
+def silent(dice: Chance) -> Scenario:
+    """Two controllers in two places, and VMs of which some may be restarted on silence, wisely or
+    not; sometimes the cluster does not let them."""
+    vms = (
+        _vm(dice, 1, claims=(Claim.FILES,), labels={TMAX_PROTECT: "true"}),
+        _vm(dice, 2, claims=(Claim.FILES,)),
+        _vm(dice, 3, claims=(Claim.SINGLE,), labels={MINIMUM_PROOF: "Presumed"}),
+    )
+    nodes = 5 if dice.happens(0.3) else 3
+    world = _cluster(nodes, Workloads(vms=vms), controllers=2)
+    proof = {"weakest": "Confirmed"} if dice.happens(0.3) else {"presumeBlock": dice.happens(0.3)}
+    return msgspec.structs.replace(
+        world,
+        hosts={"n2": ("backstay-1",), "n3": ("backstay-2",)},
+        policy=PolicySpec(config={"proof": proof}),
+    )
+
+
+def inhabited(dice: Chance) -> Scenario:
+    """VMs that can be moved live; for each its owner says what is done when its kubelet dies."""
+    choices = ("Migrate", "StopAndMove")
+    vms = tuple(_vm(dice, number + 1, claims=(Claim.SHARED,)) for number in range(3))
+    policies = {
+        f"policy-{number + 1}": {
+            "selector": {"matchLabels": {VM_NAME: vms[number].name}},
+            "onKubeletLoss": choice,
+        }
+        for number, choice in enumerate(choices)
+    }
+    world = _cluster(3, Workloads(vms=vms))
+    return msgspec.structs.replace(world, policy=PolicySpec(policies=policies))
+
+
+def addressed(dice: Chance) -> Scenario:
+    """Pods get their addresses from Calico, and VMs ask for some by name."""
+    calico = CalicoSpec(
+        families=weighted(dice, [(2, "v4"), (1, "both")]),
+        persistence=dice.happens(0.2),
+        strict=dice.happens(0.1),
+        cooldown=20 if dice.happens(0.1) else 0,
+        group=weighted(dice, [(2, "v1"), (1, "v3")]),
+    )
+    vms = (
+        _vm(dice, 1, addresses=_addresses(dice, 1, calico)),
+        _vm(dice, 2, addresses=_addresses(dice, 2, calico) if dice.happens(0.3) else ()),
+    )
+    return msgspec.structs.replace(_cluster(3, Workloads(vms=vms)), calico=calico)
+
+
+def _addresses(dice: Chance, number: int, calico: CalicoSpec) -> tuple[str, ...]:
+    # Not among the first of the block, which are given to those who ask for none.
+    asked = (f"10.244.101.{32 + number}", f"fd00:10:244::1{32 + number:02x}")
+    both = calico.families == "both" and dice.happens(0.5)
+    return asked if both else asked[:1]
+
+
+_FENCES = {
+    "fencing": {
+        "networkFence": {
+            "enabled": True,
+            "secrets": {"csi.example": {"name": "admin", "namespace": "storage"}},
+        }
+    }
+}
+
+
+def fenced(dice: Chance) -> Scenario:
+    """The storage can be told to refuse a node, and not all that is written to is in it."""
+    vms = (
+        _vm(dice, 1, claims=(Claim.SINGLE,), hotplug=(Claim.VAULT,)),
+        _vm(dice, 2, claims=()),
+        _vm(dice, 3, claims=(Claim.SINGLE,)),
+    )
+    log = StatefulSet(name="log", node=_FIRST, claims=(Claim.SINGLE,), host_path="/var/log/till")
+    world = _cluster(3, Workloads(vms=vms, stateful_sets=(log,)))
+    return msgspec.structs.replace(world, csi_addons=True, policy=PolicySpec(config=_FENCES))
+
+
+def attached(dice: Chance) -> Scenario:
+    """Volumes that have to be detached, by whichever way is preferred; and something that cannot
+    go anywhere else."""
+    vms = (
+        _vm(dice, 1, claims=(Claim.SINGLE,)),
+        _vm(dice, 2, pinned=True),
+    )
+    detach = dice.pick(("OutOfServiceTaint", "OutOfServiceTaint", "Attachments"))
+    policy = PolicySpec(config={"defaults": {"detach": detach}})
+    return msgspec.structs.replace(_cluster(3, Workloads(vms=vms)), policy=policy)
+
+
+def on_linstor(dice: Chance) -> Scenario:
+    world = small(dice)
+    linstor, workloads = replicated(dice, world.nodes, world.workloads)
+    return msgspec.structs.replace(world, linstor=linstor, workloads=workloads)
+
+
+# Rich ones
+
+_STRATEGIES: Weighted[object] = [(5, ""), (3, "LiveMigrate"), (1, "LiveMigrateIfPossible")]
+_LABELS: Weighted[dict[str, str]] = [(8, {}), (2, _KEPT)]
+
+
+def rich(dice: Chance) -> Scenario:
+    """A bit of everything: more nodes, more workloads, and anything that people may have said."""
+    nodes = tuple(f"n{number + 1}" for number in range(3 + dice.below(3)))
+    vms = _rich_vms(dice, nodes)
+    sets = tuple(
+        StatefulSet(name="db", replicas=1 + dice.below(3), claims=(weighted(dice, _CLAIMS),))
+        for _ in range(1 if not vms or dice.happens(0.4) else 0)
+    )
+    world = _cluster(
+        len(nodes), Workloads(vms=vms, stateful_sets=sets), controllers=1 + dice.below(2)
+    )
+    if dice.happens(0.1):
+        policy = PolicySpec(disarmed_for=round(dice.between(60, LONGEST), 1))
+    else:
+        policy = PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE)
+    if dice.happens(0.5):
+        policy = with_policies(dice, policy, [vm.name for vm in vms])
+    return msgspec.structs.replace(
+        world,
+        exempt=tuple(node for node in nodes if dice.happens(0.1)),
+        hosts=_hosts(dice, world),
+        policy=policy,
+    )
+
+
+def _rich_vms(dice: Chance, nodes: Sequence[str]) -> tuple[Vm, ...]:
+    return tuple(
+        _vm(
+            dice,
+            number + 1,
+            node=weighted(dice, [(2, _FIRST), (1, dice.pick(nodes))]),
+            run_strategy=weighted(dice, [(8, "Always"), (2, "RerunOnFailure")]),
+            hotplug=(Claim.SHARED,) if dice.happens(0.15) else (),
+            labels=weighted(dice, _LABELS),
+            eviction_strategy=weighted(dice, _STRATEGIES),
+        )
+        for number in range(dice.below(7))
+    )
+
+
+def _hosts(dice: Chance, world: Scenario) -> dict[str, tuple[str, ...]]:
+    """Sometimes what keeps the cluster going shares the fate of the nodes."""
+    found: dict[str, tuple[str, ...]] = {}
+    if dice.happens(0.25):
+        for node in world.nodes[:2]:
+            found[node] = (VIRT_CONTROLLER,)
+    if dice.happens(0.25):
+        for node, name in zip(world.nodes, world.controller_names, strict=False):
+            found[node] = (*found.get(node, ()), name)
+    return found
