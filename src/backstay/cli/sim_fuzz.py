@@ -17,14 +17,15 @@ from backstay.cli.output import output_option, show
 from backstay.cli.sim import EXIT_BROKEN
 from backstay.lab.bugs import BUGS
 from backstay.lab.campaign import ENOUGH, Report, campaign
+from backstay.lab.fuzz import SIBLINGS
 from backstay.seam.exec import Command, Exec
 from backstay.seam.real import open_seams, run
 from backstay.seam.system import boot_time
 from backstay.sim.hash_seed import reexec_with_fixed_hash_seed
 
 _SHRINK_SECONDS = 30.0
-_AT_A_TIME = 25
-"""The most seeds for another process: enough that its start does not matter."""
+_AT_A_TIME = 20 * SIBLINGS
+"""The most seeds for another process: enough that its start does not matter, and whole groups."""
 _CHUNK_SECONDS = 1800.0
 _ENDLESS = 1_000_000_000
 
