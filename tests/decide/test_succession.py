@@ -76,7 +76,6 @@ def test_what_is_not_plainly_replaceable_is_left_alone(fields: dict[str, Any]) -
         lost(view_age=TIMES.fresh + 1),
         lost(testimony=Testimony(answers=(Answer("kubelet port", NOW - 1),))),
         lost(facts={"heartbeat_changed_at": SUSPECTED + 1, "heartbeat": "new"}),
-        lost(fleet=Fleet(nodes=3, down=("n1", "n2", "n3"))),
     ],
 )
 def test_it_takes_what_any_failover_takes_but_proof(snapshot: Snapshot) -> None:
@@ -86,3 +85,9 @@ def test_it_takes_what_any_failover_takes_but_proof(snapshot: Snapshot) -> None:
 def test_a_confirmation_that_life_contradicts_holds_it_too() -> None:
     alive = changed(facts={"heartbeat_changed_at": CONFIRMED + 1, "heartbeat": "new"})
     assert succeeded(replace(alive, workloads=(CONTROLLER,))) == []
+
+
+def test_a_storm_does_not_hold_up_the_one_whose_word_ends_it() -> None:
+    """It is one pod, however many nodes are silent; whether we are deaf is asked of the view."""
+    storm = Fleet(nodes=5, down=("n1", "n2", "n3"))
+    assert succeeded(lost(fleet=storm)) == ["linstor-controller-x"]

@@ -14,14 +14,19 @@ That needs no proof of a death, because nothing is taken from the node that two 
 * Nobody has heard of it since: while LINSTOR answers, it needs no successor
   (``control/witnesses.py``).
 
-Everything else is asked as for any failover: the node is lost, it is our job, the view is sound, it
-is no storm, nothing contradicts it, and we are armed.
+Everything else is asked as for any failover: the node is lost, it is our job, the view is sound,
+nothing contradicts it, and we are armed.
+
+**A storm** does not hold it up. What a storm brakes is to take as many deaths for granted as there
+are silent nodes; this is one pod, however many fell silent, and if all of them live it costs one
+restart of LINSTOR. It is also what ends the storm's worst part: DRBD's word is observed, and needs
+LINSTOR to be heard. Whether it is we who are cut off is asked of the view, which is not sound
+unless most other nodes are seen to live.
 """
 
 from backstay.decide import life as lives
 from backstay.decide import proof
 from backstay.decide.failover import Snapshot
-from backstay.decide.storm import is_storm
 from backstay.model.labels import LINSTOR_CONTROLLER
 from backstay.model.node import Life
 from backstay.model.policy import Job, Mode, Ownership, Times
@@ -60,5 +65,4 @@ def _may_be(snapshot: Snapshot, times: Times) -> bool:
         and proof.refuted(snapshot.heard) is None
         and proof.answered(snapshot.heard, times) is None
         and not lives.guests_alive(snapshot.life, snapshot.facts, times)
-        and not is_storm(snapshot.fleet, policy)
     )

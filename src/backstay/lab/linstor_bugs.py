@@ -21,6 +21,7 @@ from backstay.lab.broken_linstor import (
     RobsTheReady,
     SucceedsAnybody,
     SucceedsTheLiving,
+    SucceedsThoughDeaf,
     WithHastyWitnesses,
     WithoutFreePrimaries,
     WithoutMajority,
@@ -179,5 +180,13 @@ LINSTOR_BUGS: tuple[Bug, ...] = (
         frozenset({"NoBystander", "NoHealthyGuestStopped"}),
         {"loop": WithHastyWitnesses, "guard": SucceedsTheLiving},
         linstor_cases.CONTROLLER_ANSWERS,
+    ),
+    Bug(
+        "replaces-linstor-though-deaf",
+        "LINSTOR's controller is replaced although most other nodes are silent as well.",
+        "decide/succession.py: to_be_succeeded",
+        frozenset({"NoBystander", "NoHealthyGuestStopped"}),
+        {"loop": WithHastyWitnesses, "guard": SucceedsThoughDeaf},
+        linstor_cases.MOST_ARE_SILENT,
     ),
 )

@@ -230,3 +230,16 @@ CONTROLLER_ANSWERS = Scenario(
     steps=(_n1(5, Do.CUT_API),),
     until=80,
 )
+
+MOST_ARE_SILENT = Scenario(
+    name="most-are-silent",
+    question="What if most nodes lose the API, and LINSTOR's controller cannot be heard?",
+    nodes=("n1", "n2", "n3", "n4", "n5"),
+    linstor=_linstor(controller="n1"),
+    workloads=_DATABASE,
+    steps=(
+        _n1(5, Do.CUT),
+        *(Step(at=5, do=Do.CUT_API, node=node) for node in ("n2", "n3", "n4")),
+    ),
+    until=80,
+)

@@ -1,17 +1,23 @@
 """Rules about LINSTOR: whose pod may be told to go although nobody has proven its node dead.
 
 It is the controller of LINSTOR alone, which has nothing on a disk, whose ReplicaSet starts another,
-and which is asked to end in order; and its node must have been silent for as long as it takes to
-miss it. That a pod is *removed* needs proof like any other.
+and which is asked to end in order; its node must have been silent for as long as it takes to miss
+it, and most others must not: else it is more likely whoever asks who is cut off. How many are
+silent besides does not matter, for it is one pod. That a pod is *removed* needs proof like any
+other.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from backstay.apis.backstay import CONFIRMATIONS
+from backstay.kube.resource import NODES
 from backstay.lab.witness import Asked, Witness
 
 Json = Mapping[str, Any]
 
+_BEHIND = 10.0
+"""Seconds by which one of ours may be behind with what it has seen of the others."""
 _ON_DISK = ("persistentVolumeClaim", "ephemeral", "hostPath", "csi", "nfs")
 
 
@@ -36,4 +42,15 @@ def is_replaceable(pod: Json) -> bool:
 def _is_missed(pod: Json, by: Asked, witness: Witness) -> bool:
     node = str(pod["spec"].get("nodeName", ""))
     silent = by.sent - witness.renewed_at(node)
-    return silent >= witness.times.suspect and not witness.sign_of_life(by, node)
+    missed = silent >= witness.times.suspect and not witness.sign_of_life(by, node)
+    return missed and _are_most_there(node, by, witness)
+
+
+def _are_most_there(node: str, by: Asked, witness: Witness) -> bool:
+    """Of the other nodes, without those that somebody has declared dead."""
+    words = (stored.object for stored in witness.store.all(CONFIRMATIONS.label))
+    not_asked = {node, *(word["spec"]["node"] for word in words)}
+    names = {stored.key[1] for stored in witness.store.all(NODES.label)} - not_asked
+    window = witness.times.suspect + _BEHIND * witness.factor
+    there = [name for name in names if by.sent - witness.renewed_at(name) <= window]
+    return 2 * len(there) >= len(names) > 0
