@@ -200,6 +200,12 @@ def test_two_primaries_are_named_as_what_stands_in_the_way() -> None:
     assert "DRBD about its volume data: it allows two primaries" in verdict.why.sentence
 
 
+def test_that_a_volume_is_served_over_nfs_is_named_as_what_stands_in_the_way() -> None:
+    verdict = judged(cut_off(sight(), volumes=(replace(DATA, exported=True),)))
+    assert verdict.action is Action.HOLD
+    assert "DRBD about its volume data: it is served over NFS" in verdict.why.sentence
+
+
 @pytest.mark.parametrize(
     "volume",
     [

@@ -320,11 +320,13 @@ def is_of(volume: Volume, sight: ResourceSight) -> bool:
 def why_not_outvoted(heard: Heard, volume: Volume, now: float, *, times: Times) -> str | None:
     """What DRBD has to say against it, or why nothing is heard of it, in words; None where it has
     nothing to do with it."""
+    if volume.exported:
+        return "it is served over NFS, and whoever reaches a server writes, whomever DRBD has lost"
     for sight in heard.testimony.quorums:
         if is_of(volume, sight):
             return quorum.settled(sight, now, times=times)
     for unheard in heard.testimony.unheard:
-        if unheard.driver in ("", volume.driver) and not volume.exported:
+        if unheard.driver in ("", volume.driver):
             return unheard.because
     return None
 

@@ -170,6 +170,14 @@ class OnlyLinstors(Reading):
         return msgspec.structs.replace(workload, volumes=mine or workload.volumes)
 
 
+class ExportsLikeDevices(Reading):
+    """Does not know that a volume is served over NFS."""
+
+    def _take(self, workload: Workload) -> Workload:
+        volumes = tuple(msgspec.structs.replace(v, exported=False) for v in workload.volumes)
+        return msgspec.structs.replace(workload, volumes=volumes)
+
+
 class OfAnyDriver(Reading):
     """Takes every volume for one of the resource that some other one is on."""
 

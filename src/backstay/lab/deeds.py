@@ -154,6 +154,7 @@ class Deeds:
             Do.EVICT_SATELLITE: self._to_linstor(lambda on, step: on.evict(step.node)),
             Do.STAY_ONLINE: self._to_linstor(lambda on, step: on.stay_online(step.node)),
             Do.FREE_REPLICA: self._to_linstor(lambda on, step: on.free(step.node)),
+            Do.SERVE_EXPORTS: self._to_linstor(lambda on, step: on.serve_exports(step.node)),
             Do.LINSTOR: self._to_linstor(_happen),
             Do.PROTECT: lambda step: self._label(step.workload, "true"),
             Do.UNPROTECT: lambda step: self._label(step.workload, "false"),

@@ -10,6 +10,7 @@ from backstay.lab.broken_linstor import (
     AsIfOnePrimary,
     AsIfQuorate,
     DetachesEverything,
+    ExportsLikeDevices,
     FromHearsay,
     OfAnyDriver,
     OldNews,
@@ -139,6 +140,14 @@ LINSTOR_BUGS: tuple[Bug, ...] = (
         frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
         {"observer": OfAnyDriver},
         linstor_cases.ONE_OF_TWO,
+    ),
+    Bug(
+        "covers-what-is-exported",
+        "A volume that is served over NFS counts as covered when DRBD has shut the node out.",
+        "decide/proof.py: is_of",
+        CAUGHT_IN_LIFE | {"OneWriter"},
+        {"observer": ExportsLikeDevices},
+        linstor_cases.EXPORTED,
     ),
     Bug(
         "detaches-what-nobody-spoke-of",

@@ -211,6 +211,22 @@ WITHOUT_STORAGE = Scenario(
     until=90,
 )
 
+EXPORTED = Scenario(
+    name="exported",
+    question="What if a node is shut out that has its volume over NFS, and another serves it then?",
+    nodes=_NODES,
+    linstor=_linstor(LinstorClass(exported_by="n1")),
+    workloads=Workloads(
+        stateful_sets=(StatefulSet(name="db", node="n1", claims=(Claim.LINSTOR_SHARED,)),)
+    ),
+    steps=(
+        *_FROZEN,
+        *_between(5, Do.CUT_REPLICATION, *_BOTH),
+        Step(at=100, do=Do.SERVE_EXPORTS, node="n2"),
+    ),
+    until=130,
+)
+
 CONTROLLER_CUT_OFF = Scenario(
     name="controller-cut-off",
     question="What if a node is cut off on which LINSTOR's controller runs, beside other programs?",

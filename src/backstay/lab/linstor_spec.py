@@ -92,7 +92,8 @@ class _Part(
 class LinstorClass(_Part, frozen=True):
     """How volumes are replicated. ``level`` is where quorum and two primaries are set: for each
     resource, for the group of its class, for all of LINSTOR, or nowhere. ``renamed``: resources are
-    not called like their volumes, and handles say which volume of the resource it is."""
+    not called like their volumes, and handles say which volume of the resource it is.
+    ``exported_by`` is the node with the NFS server that serves them, where they are not devices."""
 
     replicas: tuple[str, ...] = ()
     tie_breaker: str = ""
@@ -102,6 +103,7 @@ class LinstorClass(_Part, frozen=True):
     on_no_quorum: Literal["suspend-io", "io-error"] = "suspend-io"
     outdated_primary: Literal["force-secondary", "disconnect"] = "force-secondary"
     renamed: bool = False
+    exported_by: str = ""
 
     @property
     def props(self) -> Props:
@@ -121,6 +123,7 @@ class LinstorClass(_Part, frozen=True):
             self.props if self.level == "group" else {},
             prefix="disk-" if self.renamed else "pvc-",
             suffix="/0" if self.renamed else "",
+            exported_by=self.exported_by,
         )
 
 
@@ -144,6 +147,7 @@ class LinstorSpec(_Part, frozen=True):
                 each,
                 replicas=tuple(node for node in each.replicas if node in nodes),
                 tie_breaker=each.tie_breaker if each.tie_breaker in nodes else "",
+                exported_by=each.exported_by if each.exported_by in nodes else "",
             )
             for name, each in self.classes.items()
         }
@@ -160,6 +164,7 @@ class LinstorSpec(_Part, frozen=True):
         for name, each in self.classes.items():
             named[f"classes.{name}.replicas"] = each.replicas
             named[f"classes.{name}.tieBreaker"] = (each.tie_breaker,) if each.tie_breaker else ()
+            named[f"classes.{name}.exportedBy"] = (each.exported_by,) if each.exported_by else ()
             if each.quorum not in ("majority", "all", "off") and not each.quorum.isdecimal():
                 yield f"classes.{name}.quorum", "it is majority, all, off or a number"
         for field, names in named.items():

@@ -147,6 +147,12 @@ class LinstorStage:
         database.evict(node)
         return "is given up by LINSTOR, and its replicas by the others"
 
+    def serve_exports(self, node: str) -> str:
+        exports = self._linstor.exports
+        orphans = [each for each in exports if not exports.is_served(each)]
+        taken = [each for each in orphans if exports.serve(each, node)]
+        return "serves over NFS what nobody else does" if taken else ""
+
     def stay_online(self, node: str) -> str:
         self._linstor.hearing.sticky.add(node)
         return "stays online for LINSTOR, whatever happens"

@@ -122,6 +122,9 @@ class Do(StrEnum):
     """LINSTOR does not notice what becomes of the satellite of the node."""
     FREE_REPLICA = "free-replica"
     """Somebody switches quorum off for the replicas on the node, and for no others."""
+    SERVE_EXPORTS = "serve-exports"
+    """An NFS server is started on the node, for volumes that are exported and that nobody serves
+    any more."""
     LINSTOR = "linstor"
     """``what`` becomes of LINSTOR's controller, see ``linstor_spec.py``."""
 

@@ -11,7 +11,7 @@ from backstay.sim.api.controller import Controller
 from backstay.sim.api.operations import Operations
 from backstay.sim.api.store import Commit, Key
 from backstay.sim.cluster.desk import CLAIMS, VOLUMES, Desk, Json, is_deleting
-from backstay.sim.linstor.storage import DRIVER, Linstor, Volume
+from backstay.sim.linstor.storage import DRIVER, NFS_EXPORT, Linstor, Volume
 
 _RETRY = 1.0
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
@@ -54,10 +54,14 @@ class Provisioner(Controller[Key]):
         shared = bool(_SHARED & set(claim["spec"].get("accessModes") or ()))
         self._linstor.add_volume(name, Volume(shown.lower(), shared))
         self._linstor.database.define(shown, placement.replicas, group=group, props=placement.props)
-        self._desk.create(VOLUMES, _volume(name, f"{shown}{placement.suffix}", claim))
+        csi: dict[str, Any] = {"driver": DRIVER, "volumeHandle": f"{shown}{placement.suffix}"}
+        if placement.exported_by:
+            self._linstor.exports.add(shown.lower(), placement.exported_by)
+            csi["volumeAttributes"] = {NFS_EXPORT: "true"}
+        self._desk.create(VOLUMES, _volume(name, csi, claim))
 
 
-def _volume(name: str, handle: str, claim: Json) -> dict[str, Any]:
+def _volume(name: str, csi: Json, claim: Json) -> dict[str, Any]:
     meta, spec = claim["metadata"], claim["spec"]
     return {
         "metadata": {
@@ -77,6 +81,6 @@ def _volume(name: str, handle: str, claim: Json) -> dict[str, Any]:
                 "name": meta["name"],
                 "uid": meta["uid"],
             },
-            "csi": {"driver": DRIVER, "volumeHandle": handle},
+            "csi": csi,
         },
     }

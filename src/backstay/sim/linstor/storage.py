@@ -5,7 +5,8 @@
 * LINSTOR's CSI driver makes volumes for claims (``provisioner.py``), puts a diskless replica where
   a volume is attached to a node that has none, and takes it away when it is detached. A volume that
   several may use is allowed two Primaries while it is attached twice, as for a live migration.
-  It can do nothing while LINSTOR's controller is away.
+  It can do nothing while LINSTOR's controller is away. Volumes of some classes it serves over NFS
+  (``exports.py``): then whoever mounts one opens no device, and needs no replica.
 * The controller is a pod of a Deployment. Whichever node runs that pod serves it, under the name of
   its Service, which leads to the pod that was started last.
 
@@ -24,6 +25,7 @@ from backstay.sim.linstor.controller import Controller, Hearing
 from backstay.sim.linstor.database import TWO_PRIMARIES, Database, Props
 from backstay.sim.linstor.drbd import Drbd, Refused
 from backstay.sim.linstor.drbd import Pace as DrbdPace
+from backstay.sim.linstor.exports import Exports
 from backstay.sim.linstor.front import Faults
 from backstay.sim.linstor.replicas import Kind
 from backstay.sim.linstor.served import PORT, Served, serving
@@ -34,6 +36,8 @@ from backstay.sim.nodes.runtime import Mount, Runtime
 from backstay.sim.nodes.truth import Truth
 
 DRIVER = "linstor.csi.linbit.com"
+NFS_EXPORT = f"{DRIVER}/nfs-export"
+"""Of a volume that is served over NFS: an attribute by which the driver tells."""
 NAMESPACE = "piraeus-datastore"
 SERVICE = f"linstor-controller.{NAMESPACE}.svc"
 URL = f"http://{SERVICE}:{PORT}"
@@ -57,6 +61,8 @@ class Placement:
     """What stands before the uid of a claim in the name of its resource; the volume's is pvc-."""
     suffix: str = ""
     """What stands behind that name in the handle of the volume: which one of the resource it is."""
+    exported_by: str = ""
+    """The node whose NFS server serves them; empty where devices are opened."""
 
 
 @dataclass
@@ -81,6 +87,7 @@ class Linstor:
             pace=DrbdPace().scaled(factor),
         )
         self.database = Database(self.drbd)
+        self.exports = Exports(self.drbd, reaches=self._talks)
         self.hearing = Hearing()
         self.faults = Faults()
         self.classes: dict[str, Placement] = {}
@@ -118,19 +125,22 @@ class Linstor:
         gone = self.volumes.pop(name, None)
         if gone is not None:
             del self._names[gone.resource]
+            self.exports.forget(gone.resource)
             self.database.forget(gone.resource)
 
     # The truth
 
     def can_write(self, node: str, volume: str) -> bool | None:
-        """None if it is no volume of ours."""
+        """None if it is no volume of ours, or one of which DRBD does not decide that."""
         mine = self.volumes.get(volume)
-        return None if mine is None else self.drbd.can_write(mine.resource, node)
+        if mine is None or mine.resource in self.exports:
+            return None
+        return self.drbd.can_write(mine.resource, node)
 
     def _tell_truth(self, resource: str) -> None:
         assert self._truth is not None
         volume, there = self._names.get(resource), self.drbd.resources.get(resource)
-        if volume is None or there is None:
+        if volume is None or there is None or resource in self.exports:
             return
         for node in there.replicas:
             writable = there.can_write(node)
@@ -143,6 +153,10 @@ class Linstor:
 
     def open(self, node: str, uid: str, mounts: tuple[Mount, ...]) -> bool:
         for resource in _resources(mounts):
+            if resource in self.exports:
+                if not self.exports.mount(resource, node):
+                    return False
+                continue
             try:
                 self.drbd.promote(resource, node)
             except Refused:
@@ -180,12 +194,19 @@ class Linstor:
         node = self._nodes.get(one)
         return node is None or other not in self._nodes or node.reaches(other)
 
+    def _talks(self, one: str, other: str) -> bool:
+        """A server is a pod, which goes on when the programs of its node stand still."""
+        is_there = self._nodes[other].boot_id is not None
+        return is_there and (one == other or self._reaches(one, other))
+
     # The CSI driver
 
     def publish(self, node: str, volume: str) -> bool:
         mine = self.volumes.get(volume)
         if mine is None or not self.is_served:
             return False
+        if mine.resource in self.exports:
+            return True
         replicas = self.drbd.resources[mine.resource].replicas
         if node not in replicas:
             self.drbd.add_diskless(mine.resource, node)
@@ -204,6 +225,8 @@ class Linstor:
             return True
         if not self.is_served:
             return False
+        if mine.resource in self.exports:
+            return True
         replicas = self.drbd.resources[mine.resource].replicas
         if mine.allowed_two and sum(each.is_primary for each in replicas.values()) < 2:
             mine.allowed_two = False
