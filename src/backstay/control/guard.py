@@ -175,8 +175,11 @@ class Guard:
         await incident.announce(Step.SUCCESSION, names, epoch=term.epoch, not_after=term.require())
         if not await self._keep_scheduler_away(before, term):
             return ()
-        await self._mark(targets, term)
-        return targets
+        # Both took a while, in which something of the node may have been heard.
+        after = await self._observer.look_again(node)
+        still = () if after is None else self._succeeded(after)
+        await self._mark(still, term)
+        return still
 
     def _succeeded(self, snapshot: Snapshot) -> tuple[Workload, ...]:
         return to_be_succeeded(snapshot, times=self._times)

@@ -99,6 +99,12 @@ class Observer:
             return None
         return self._snapshot(facts, policy, confirmations, said)
 
+    async def look_again(self, name: str) -> Snapshot | None:
+        """As ``look``, after a quorum read of the node and its lease. The sources, which may take
+        their time, are not asked anew."""
+        await self._nodes.look_closely(name)
+        return self.look(name)
+
     async def _ask(self, name: str) -> Testimony:
         """All sources at once, each looking anew. While the slowest one looked, another may have
         been answered at the node: that is asked for last, like the lease."""
