@@ -1,0 +1,101 @@
+"""Deliberate bugs in what is taken from a node's volumes, and in fences; see ``bugs.py``."""
+
+from backstay.lab import cases
+from backstay.lab.broken_storage import (
+    DetachesOnAnyWord,
+    FencesTheLiving,
+    LiftsAnybodysFence,
+    NothingIsCovered,
+    OfAnyFence,
+    OutOfServiceAtOnce,
+    TakesOffAnybodysTaint,
+    WithoutAttachmentsVersion,
+    WithoutHostPaths,
+    WithoutPlugged,
+    WithRashFences,
+    WithRashVolumes,
+)
+from backstay.lab.bug import Bug
+
+STORAGE_BUGS: tuple[Bug, ...] = (
+    Bug(
+        "detaches-on-silence",
+        "A volume is detached although nothing but silence speaks for the death of the node.",
+        "decide/proof.py: may_detach",
+        frozenset({"EvidenceScope"}),
+        {"loop": WithRashVolumes, "guard": DetachesOnAnyWord},
+        cases.SILENT,
+    ),
+    Bug(
+        "out-of-service-too-soon",
+        "A node is put out of service although something on it is held.",
+        "decide/detach.py: _in_the_way",
+        frozenset({"EvidenceScope"}),
+        {"guard": OutOfServiceAtOnce},
+        cases.TAINT_PREFERRED,
+    ),
+    Bug(
+        "detaches-by-name",
+        "Attachments are deleted by name and uid, whatever they have become.",
+        "act/attachments.py: detach",
+        frozenset({"Preconditions"}),
+        {"guard": WithoutAttachmentsVersion},
+        cases.TAINT_PREFERRED,
+    ),
+    Bug(
+        "any-fence-counts",
+        "A fence counts for every volume, whatever driver and cluster it speaks of.",
+        "decide/proof.py: _refused",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": OfAnyFence},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "forgets-plugged-disks",
+        "What was plugged into a guest while it ran is not among its volumes.",
+        "sources/workloads.py: _workload",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": WithoutPlugged},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "forgets-host-paths",
+        "That a pod writes to a directory of its node is not known.",
+        "apis/pods.py: _volumes",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": WithoutHostPaths},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "nothing-is-covered",
+        "What has no volumes counts as covered by a fence.",
+        "decide/proof.py: _open_to_writes",
+        frozenset({"EvidenceScope", "NoDeleteWithoutEvidence"}),
+        {"observer": NothingIsCovered},
+        cases.HALF_FENCED,
+    ),
+    Bug(
+        "fences-the-living",
+        "The storage is told to refuse a node that answers.",
+        "decide/fencing.py: is_anything_heard",
+        frozenset({"NoHealthyGuestStopped"}),
+        {"loop": WithRashFences, "guard": FencesTheLiving},
+        cases.DEAF_TO_THE_API,
+    ),
+    Bug(
+        "lifts-anybodys-fence",
+        "Whoever put a fence up, it is lifted when the node is back.",
+        "control/fences.py: lift",
+        frozenset({"Ownership"}),
+        {"guard": LiftsAnybodysFence},
+        cases.FENCED_BY_OTHERS,
+    ),
+    Bug(
+        "takes-off-anybodys-taint",
+        "The out-of-service taint is taken off, whoever put it on.",
+        "act/taints.py: take_off",
+        frozenset({"Ownership"}),
+        {"guard": TakesOffAnybodysTaint},
+        cases.PUT_OUT_BY_HAND,
+    ),
+)
