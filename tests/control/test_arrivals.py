@@ -18,7 +18,7 @@ from backstay.kube.events import EventRecorder
 from backstay.kube.resource import EVENTS, NAMESPACES
 from backstay.model.incident import IncidentStatus, Progress, WorkloadRecord
 from backstay.model.node import Life, NodeFacts
-from backstay.model.policy import Policy, Times
+from backstay.model.policy import PIRAEUS, Policy, Times
 from backstay.record.blackbox import BlackBox
 from backstay.record.events import Herald
 from backstay.record.frames import Frames
@@ -56,7 +56,7 @@ class Port:
             box=BlackBox(self.client, namespace="backstay-system", program="x", wall=wall),
             frames=Frames(wall, times=Times(), chain=CHAIN),
         )
-        self.arrivals = Arrivals(self.client, teller)
+        self.arrivals = Arrivals(self.client, teller, opt_in=PIRAEUS)
         self.book = IncidentBook(self.client, wall=wall, rng=rng)
         self.laps = Laps(FACTS, Life.LOST)
 

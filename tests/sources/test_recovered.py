@@ -5,6 +5,7 @@ from typing import Any
 from backstay.apis.machines import INSTANCE_SETS, POOLS
 from backstay.kube.resource import Resource
 from backstay.model.incident import Progress, WorkloadRecord
+from backstay.model.policy import PIRAEUS, OptIn, Requirement
 from backstay.sources.recovered import Whereabouts, whereabouts
 from tests.sources.conftest import CountingApi
 from tests.support import objects as some
@@ -16,11 +17,20 @@ POOL = "VirtualMachinePool/shop/web"
 
 
 async def look(
-    api: CountingApi, workload: str = VM, *, closely: bool = False, replaced_by: str = ""
+    api: CountingApi,
+    workload: str = VM,
+    *,
+    closely: bool = False,
+    replaced_by: str = "",
+    opt_in: OptIn = PIRAEUS,
 ) -> Whereabouts | None:
     record = WorkloadRecord(workload, Progress.RELEASED, "", "", replaced_by=replaced_by)
     found = await whereabouts(
-        api.client, [record], away_from="n1", closely={workload} if closely else ()
+        api.client,
+        [record],
+        away_from="n1",
+        closely={workload} if closely else (),
+        opt_in=opt_in,
     )
     return found.get(workload)
 
@@ -63,6 +73,20 @@ async def test_its_machine_is_looked_at_if_it_takes_its_time_or_has_ended(
     assert closely is not None
     assert closely.machine is not None
     assert closely.machine.run_strategy == "Manual"
+
+
+async def test_a_machine_that_does_not_run_is_protected_by_the_labels_that_were_chosen(
+    kubevirt: CountingApi,
+) -> None:
+    await kubevirt.put(some.machine("web", metadata={"labels": {"tier": "gold"}}))
+    chosen = OptIn((Requirement("tier", "In", ("gold",)),), by="the controller's own flag")
+    usual, asked = await look(kubevirt), await look(kubevirt, opt_in=chosen)
+    assert usual is not None
+    assert usual.machine is not None
+    assert usual.machine.label is None
+    assert asked is not None
+    assert asked.machine is not None
+    assert (asked.machine.label, asked.machine.labelled_by) == (True, chosen.by)
 
 
 async def test_a_guest_that_is_nowhere_is_asked_for_again_after_its_machine(

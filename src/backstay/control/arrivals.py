@@ -19,7 +19,7 @@ from backstay.decide.policy import terms_of
 from backstay.kube.client import KubeClient
 from backstay.model.incident import Progress, WorkloadRecord
 from backstay.model.node import NodeFacts
-from backstay.model.policy import Policy
+from backstay.model.policy import OptIn, Policy
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, spoken
 from backstay.record.metrics import Stage
@@ -49,9 +49,10 @@ class Arrived:
 class Arrivals:
     """See the module."""
 
-    def __init__(self, client: KubeClient, teller: Teller) -> None:
+    def __init__(self, client: KubeClient, teller: Teller, *, opt_in: OptIn) -> None:
         self._client = client
         self._teller = teller
+        self._opt_in = opt_in
 
     async def look(
         self, facts: NodeFacts, incident: OpenIncident, laps: Laps, policy: Policy
@@ -60,7 +61,11 @@ class Arrivals:
         awaited = (*incident.under_way(), *getting_ready(incident, laps))
         due = {record.workload: record for record in awaited}
         found = await whereabouts(
-            self._client, due.values(), away_from=facts.name, closely=_overdue(due, laps)
+            self._client,
+            due.values(),
+            away_from=facts.name,
+            closely=_overdue(due, laps),
+            opt_in=self._opt_in,
         )
         arrived = Arrived()
         for key, seen in found.items():

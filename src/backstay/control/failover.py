@@ -114,7 +114,7 @@ class FailoverLoop:
         self._rng = rng
         self._times = times
         self._chain = chain
-        self._arrivals = Arrivals(client, teller)
+        self._arrivals = Arrivals(client, teller, opt_in=observer.opt_in)
         self._laps: dict[str, Laps] = {}
         self._waiting_since: dict[str, float] = {}
         self._quiet_since: dict[str, float] = {}

@@ -67,7 +67,7 @@ class Observer:
         self._sources = sources
         self._history = history
         self._times = times
-        self._opt_in = opt_in
+        self.opt_in = opt_in
 
     @property
     def policy(self) -> Policy:
@@ -126,9 +126,9 @@ class Observer:
         pods = await read_pods(self._client, name)
         uids = frozenset(pod.uid for pod in pods.pods)
         if watched.details is None or watched.details.unread or not uids <= watched.described:
-            watched.details = await describe(self._client, pods, opt_in=self._opt_in)
+            watched.details = await describe(self._client, pods, opt_in=self.opt_in)
             watched.described = uids
-        watched.workloads = assemble(name, pods, watched.details, opt_in=self._opt_in)
+        watched.workloads = assemble(name, pods, watched.details, opt_in=self.opt_in)
 
     def look_up_again(self, name: str) -> None:
         """What stands behind the node's pods has changed: we have asked for it."""

@@ -29,8 +29,9 @@ from backstay.kube.errors import Forbidden, KubeError, NotFound
 from backstay.kube.events import ObjectRef
 from backstay.kube.resource import PODS, Resource
 from backstay.model.incident import PhaseTime, WorkloadRecord
+from backstay.model.policy import PIRAEUS, OptIn
 from backstay.model.workload import Workload, WorkloadKind
-from backstay.sources.workloads import guest_of, protection
+from backstay.sources.workloads import guest_of, opted_in, protection
 
 _PARALLEL = 16
 _MOST_PHASES = 8
@@ -65,9 +66,11 @@ async def whereabouts(
     *,
     away_from: str,
     closely: Collection[str] = (),
+    opt_in: OptIn = PIRAEUS,
 ) -> dict[str, Whereabouts]:
     """Of each workload that runs again, or never will, by ``Workload.key``; of the others those
-    that are to be looked at ``closely``, and the rest is left out."""
+    that are to be looked at ``closely``, and the rest is left out. ``opt_in`` is by which labels a
+    VM is protected that does not run."""
     turns = asyncio.Semaphore(_PARALLEL)
     found: dict[str, Whereabouts] = {}
     failures: list[KubeError] = []
@@ -79,6 +82,8 @@ async def whereabouts(
             except KubeError as error:
                 failures.append(error)
                 return
+        if seen.machine is not None:
+            seen = msgspec.structs.replace(seen, machine=opted_in(seen.machine, opt_in))
         known = seen.unwanted or seen.machine is not None or seen.replicas is not None
         if known or seen.node not in ("", away_from):
             found[record.workload] = seen

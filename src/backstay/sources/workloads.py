@@ -88,7 +88,7 @@ def assemble(
     ]
     rows = {pod.uid: pod for pod in here}
     found = [
-        _with_addresses(_opted_in(each, opt_in), rows[each.pods[0].uid], details) for each in found
+        _with_addresses(opted_in(each, opt_in), rows[each.pods[0].uid], details) for each in found
     ]
     return tuple(sorted(found, key=lambda workload: workload.key))
 
@@ -371,7 +371,7 @@ def protection(*labels: Mapping[str, str], spared: bool = False) -> Protection:
     return Protection()
 
 
-def _opted_in(workload: Workload, opt_in: OptIn) -> Workload:
+def opted_in(workload: Workload, opt_in: OptIn) -> Workload:
     """Asked last, and of all labels together: a selector can also ask for what is not there."""
     if workload.label is not None or not opt_in.selects(workload.labels):
         return workload
