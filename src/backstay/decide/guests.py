@@ -17,6 +17,7 @@ pool has made is replaced by another.
 
 import msgspec
 
+from backstay.model.caveats import Caveat
 from backstay.model.guest import Guest
 from backstay.model.policy import Terms
 from backstay.model.reasons import Reason, Why
@@ -107,7 +108,7 @@ def notes(workload: Workload, terms: Terms) -> tuple[Why, ...]:
     found = []
     if guest.starts_paused:
         about = {"name": workload.name, "namespace": workload.namespace}
-        found.append(Reason.StartsPaused.because(**about))
+        found.append(Caveat.StartsPaused.because(**about))
     if guest.retry_after:
         found.append(
             Reason.StartBackoff.because(
@@ -115,11 +116,11 @@ def notes(workload: Workload, terms: Terms) -> tuple[Why, ...]:
             )
         )
     if guest.slow:
-        found.append(Reason.NoticesLate.because(version=guest.slow))
+        found.append(Caveat.NoticesLate.because(version=guest.slow))
     if guest.replaced_by:
-        found.append(Reason.IsReplaced.because(set=spoken_set(guest.replaced_by)))
+        found.append(Caveat.IsReplaced.because(set=spoken_set(guest.replaced_by)))
     if aftermath(workload, terms).start:
-        found.append(Reason.WouldBeStarted.because())
+        found.append(Caveat.WouldBeStarted.because())
     return tuple(found)
 
 

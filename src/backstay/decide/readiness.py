@@ -16,6 +16,7 @@ from backstay.decide.policy import terms_of
 from backstay.decide.proof import VANTAGES, is_of, objection, presumed_after
 from backstay.decide.quorum import as_if_lost, shut_out
 from backstay.decide.storm import Fleet
+from backstay.model.caveats import Caveat
 from backstay.model.evidence import Confirmation, Evidence, EvidenceKind, Strength, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Detach, Job, Mode, Ownership, Policy, Terms, Times
@@ -113,13 +114,13 @@ def _drbd(outlooks: Sequence[Outlook]) -> Iterator[str]:
 
 def _loneliness(outlooks: Sequence[Outlook], places: int | None) -> Iterator[Why]:
     caveats = (why.code for outlook in outlooks for why in outlook.caveats)
-    if places is not None and places < VANTAGES and Reason.PresumedOnSilence.name in caveats:
-        yield Reason.SeenFromOnePlace.because(count=places, needed=VANTAGES)
+    if places is not None and places < VANTAGES and Caveat.PresumedOnSilence.name in caveats:
+        yield Caveat.SeenFromOnePlace.because(count=places, needed=VANTAGES)
 
 
 def _hardships(facts: NodeFacts) -> Iterator[Why]:
     if facts.runtime.startswith(_DOCKER):
-        yield Reason.OutlivesItsDaemon.because(node=facts.name, runtime=facts.runtime)
+        yield Caveat.OutlivesItsDaemon.because(node=facts.name, runtime=facts.runtime)
 
 
 def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot, dead: Snapshot) -> Outlook:
@@ -169,13 +170,13 @@ def _caveats(workload: Workload, terms: Terms, snapshot: Snapshot) -> tuple[Why,
     for volume in workload.volumes:
         if not volume.driver:
             about = {"volume": volume.claim, "namespace": workload.namespace}
-            found.append(Reason.VolumeUnknown.because(**about))
+            found.append(Caveat.VolumeUnknown.because(**about))
         elif not set(volume.access_modes) & _SHARED:
             modes = ", ".join(volume.access_modes) or "access mode unknown"
             how = _detaching(terms, snapshot.policy)
             about = {"volume": volume.claim, "modes": modes, "node": node, "how": how}
-            found.append(Reason.WaitsForDetach.because(**about))
-    left = (Reason.LeavesDataBehind.because(where=each, node=node) for each in workload.also_writes)
+            found.append(Caveat.WaitsForDetach.because(**about))
+    left = (Caveat.LeavesDataBehind.because(where=each, node=node) for each in workload.also_writes)
     return (*found, *left, *_on_silence(workload, terms, snapshot))
 
 
@@ -189,11 +190,11 @@ def _on_drbd(workload: Workload, dead: Snapshot) -> Iterator[Why]:
                 continue
             if (because := shut_out(sight)) is not None:
                 about = {"volume": volume.claim, "node": node, "because": because}
-                yield Reason.NotProvenByDrbd.because(**about)
+                yield Caveat.NotProvenByDrbd.because(**about)
                 return
             seconds = max(seconds, _PINGS + sight.grace)
     if seconds:
-        yield Reason.ProvenByDrbd.because(node=node, seconds=round(seconds))
+        yield Caveat.ProvenByDrbd.because(node=node, seconds=round(seconds))
 
 
 def _on_silence(workload: Workload, terms: Terms, snapshot: Snapshot) -> Iterator[Why]:
@@ -212,10 +213,10 @@ def _on_silence(workload: Workload, terms: Terms, snapshot: Snapshot) -> Iterato
     )
     because = objection(silence, workload, terms)
     if because is not None:
-        yield Reason.SilenceNotEnough.because(node=facts.name, because=because)
+        yield Caveat.SilenceNotEnough.because(node=facts.name, because=because)
     else:
         seconds = round(presumed_after(snapshot.policy, Times()))
-        yield Reason.PresumedOnSilence.because(node=facts.name, seconds=seconds)
+        yield Caveat.PresumedOnSilence.because(node=facts.name, seconds=seconds)
 
 
 def _detaching(terms: Terms, policy: Policy) -> str:

@@ -1,15 +1,17 @@
 """docs/reasons.md, generated from the catalogue: ``python -m backstay.record.reasons_page``.
 
-The groups are the comments between the entries of ``model/reasons.py``, so that there is one place
-to add a reason and none to forget.
+The groups are the comments between the entries of ``model/reasons.py`` and ``caveats.py``, so that
+there is one place to add a reason and none to forget.
 """
 
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 
-from backstay.model.reasons import Entry, Reason
+from backstay.model.caveats import Caveat
+from backstay.model.reasons import Catalogue, Entry, Reason
+
+CATALOGUES: tuple[type[Catalogue], ...] = (Reason, Caveat)
 
 _HEADING = re.compile(r"^    # (.+)$")
 _MEMBER = re.compile(r"^    (\w+) = Entry\($")
@@ -21,7 +23,7 @@ Whatever Backstay does, or does not do, has a reason: a code and a sentence. The
 in the log, in Events, in an incident, in metrics, on the command line and here. In what follows,
 names in braces stand for what the reason is about. NEXT is what to do about it.
 
-This page is generated from `src/backstay/model/reasons.py` by
+This page is generated from `src/backstay/model/reasons.py` and `caveats.py` by
 `python -m backstay.record.reasons_page > docs/reasons.md`.
 """
 
@@ -31,24 +33,21 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for heading, reasons in groups().items():
         parts.append(f"## {heading}\n")
-        parts += [_section(reason.name, reason.value) for reason in reasons]
+        parts += [_section(reason.name, reason.entry) for reason in reasons]
     return "\n".join(parts)
 
 
-def groups() -> dict[str, list[Reason]]:
+def groups() -> dict[str, list[Catalogue]]:
     """Every reason under the comment that it stands below."""
-    found: dict[str, list[Reason]] = {}
-    heading = ""
-    for line in _source():
-        if match := _HEADING.match(line):
-            heading = match[1]
-        elif (match := _MEMBER.match(line)) and match[1] in Reason.__members__:
-            found.setdefault(heading, []).append(Reason[match[1]])
+    found: dict[str, list[Catalogue]] = {}
+    for catalogue in CATALOGUES:
+        heading = ""
+        for line in inspect.getsource(catalogue).splitlines():
+            if match := _HEADING.match(line):
+                heading = match[1]
+            elif (match := _MEMBER.match(line)) and match[1] in catalogue.__members__:
+                found.setdefault(heading, []).append(catalogue[match[1]])
     return found
-
-
-def _source() -> Iterator[str]:
-    yield from inspect.getsource(Reason).splitlines()
 
 
 def _section(code: str, entry: Entry) -> str:
