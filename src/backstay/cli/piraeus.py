@@ -33,11 +33,11 @@ from backstay.drivers.linstor import access
 from backstay.drivers.linstor.errors import Misconfigured
 from backstay.model.policy import PIRAEUS, OptIn, Requirement
 from backstay.sources.linstor import LinstorTerms
+from backstay.sources.picture import DROP_IN
 
 T = TypeVar("T")
 
-NAMESPACE = "ha-controller"
-LEASE = "piraeus-ha-controller"
+NAMESPACE, LEASE = DROP_IN
 PORT = 8080
 
 # As logrus counts them, by which that controller logs: from panic to trace.

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from backstay.apis.core import POD_PROJECTION
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.piraeus import linstor_of
 from backstay.cli.session import Session, Target, in_session, target_options
@@ -22,8 +21,6 @@ from backstay.cli.words import counted, fields, join, next_steps, paragraph, vol
 from backstay.decide.failover import CHAIN
 from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
 from backstay.drivers.linstor.client import Linstor
-from backstay.kube.errors import KubeError
-from backstay.kube.resource import PODS
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.model.workload import Workload
@@ -37,8 +34,8 @@ from backstay.sources.picture import (
     workloads_everywhere,
     workloads_on,
 )
+from backstay.sources.places import places
 
-_CONTROLLERS = "app.kubernetes.io/name=backstay-controller"
 _DEFAULTS = Settings(identity="backstay readiness")
 _TIMES = Times()
 
@@ -101,18 +98,18 @@ def command(node: str | None, kubeconfig: str | None, context: str | None, outpu
 
 
 async def _all(session: Session) -> Readiness:
-    picture, places = await _picture(session), await _places(session)
+    picture, count = await _picture(session), await places(session.client)
     found = await workloads_everywhere(session.client, opt_in=picture.opt_in)
-    return await _report(session, picture, picture.nodes, found, places)
+    return await _report(session, picture, picture.nodes, found, count)
 
 
 async def _one(session: Session, name: str) -> Readiness:
-    picture, places = await _picture(session), await _places(session)
+    picture, count = await _picture(session), await places(session.client)
     node = picture.node(name)
     if node is None:
         raise unknown(Subject(Kind.NODE, "", name), (each.name for each in picture.nodes))
     found = await workloads_on(session.client, [name], opt_in=picture.opt_in)
-    return await _report(session, picture, (node,), found, places)
+    return await _report(session, picture, (node,), found, count)
 
 
 async def _report(
@@ -120,11 +117,11 @@ async def _report(
     picture: Picture,
     nodes: Sequence[Sight],
     found: Inventory,
-    places: int | None,
+    count: int | None,
 ) -> Readiness:
     drbd = await _replication(session, nodes, found)
     return Readiness(
-        nodes=tuple(_judged(picture, node, found.on(node.name), drbd, places) for node in nodes),
+        nodes=tuple(_judged(picture, node, found.on(node.name), drbd, count) for node in nodes),
         kubevirt=picture.kubevirt,
         problems=(*picture.problems, *found.problems, *drbd.problems),
     )
@@ -149,25 +146,15 @@ async def _picture(session: Session) -> Picture:
     )
 
 
-async def _places(session: Session) -> int | None:
-    """On how many nodes controllers run; None if nobody may tell, or none are installed."""
-    try:
-        reply = await session.client.list(PODS, namespace=_DEFAULTS.namespace, labels=_CONTROLLERS)
-    except KubeError:
-        return None
-    rows = POD_PROJECTION.page(reply.body, call=reply.call).rows
-    return len({row.node for row in rows if row.node and row.phase == "Running"}) or None
-
-
 def _judged(
     picture: Picture,
     node: Sight,
     workloads: Sequence[Workload],
     drbd: Replication,
-    places: int | None,
+    count: int | None,
 ) -> NodeReadiness:
     seen = picture.snapshot(node, workloads, quorums=drbd.sights.get(node.name, ()))
-    outlook: NodeOutlook = readiness(seen, times=_TIMES, chain=CHAIN, places=places)
+    outlook: NodeOutlook = readiness(seen, times=_TIMES, chain=CHAIN, places=count)
     return NodeReadiness(
         node=node.name,
         state=node.life.state,

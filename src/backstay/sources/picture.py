@@ -61,9 +61,10 @@ T = TypeVar("T")
 
 _TIMEOUT = 10.0
 _NODES_AT_ONCE = 4
-_DROP_IN = ("ha-controller", "piraeus-ha-controller")
-"""Where the lease is if Backstay runs in the place of the Piraeus HA controller, which may hold the
-lease itself: then its holder is not signed as ours are."""
+DROP_IN = ("ha-controller", "piraeus-ha-controller")
+"""The namespace, and the name of the Deployment and of its lease, where Backstay runs in the place
+of the Piraeus HA controller. That one may hold the lease itself: then its holder is not signed as
+ours are."""
 _SIGNED = re.compile(r"_[a-z0-9]{6}\.[0-9a-f]{8}")
 
 _DOWN = frozenset({Life.LOST.value, Life.PROVEN.value, Life.RECOVERED.value})
@@ -167,7 +168,7 @@ async def take(
     leases = await look.leases()
     leader = await look.leader(namespace, lease)
     if leader is None:
-        other = await look.leader(*_DROP_IN)
+        other = await look.leader(*DROP_IN)
         leader = other if other is not None and _SIGNED.search(other.holder) else None
     kubevirt = await look.has_kubevirt()
     at = wall.now()
