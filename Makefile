@@ -4,8 +4,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
-# One worker per core; the tests on the real control plane share one of them.
-JOBS   ?= 2
+# One worker per core, and one for the tests on the real control plane, which mostly wait.
+JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests start many processes: what one has compiled is kept for the others, even where a machine is
+# set up not to.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo setup check format test soak bench control-plane go lock clean

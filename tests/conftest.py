@@ -1,11 +1,14 @@
-"""One real control plane for all tests marked ``real``, started when the first one needs it.
+"""One real control plane for all tests marked ``real``, from the first that needs it to the last.
 
 Such a test is never skipped because something is missing: it fails with the sentence that says
 what to do. See ``harness/accounting.py`` for how a run answers for them.
 """
 
+import asyncio
 import gc
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
 
 import pytest
 import pytest_asyncio
@@ -29,10 +32,14 @@ for module in ("rig", "scenarios", "timeline"):
     pytest.register_assert_rewrite(f"tests.sim.kubevirt.{module}")
 
 _BINARIES = pytest.StashKey[Binaries | BuildError]()
+_PLANE = pytest.StashKey[ControlPlane]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RealTests(config), "real-tests")
+    # A shell has what runs in its background ignore ^C, and so would all that we start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -57,7 +64,30 @@ async def control_plane(pytestconfig: pytest.Config) -> AsyncIterator[ControlPla
     if isinstance(binaries, BuildError):
         pytest.fail(str(binaries), pytrace=False)
     async with ControlPlane(binaries, timers=FAST) as plane:
+        pytestconfig.stash[_PLANE] = plane
         yield plane
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Stops the control plane after the last test that can need it: it takes a tenth of a core
+    even if nobody asks anything of it."""
+    yield
+    plane = item.config.stash.get(_PLANE, None)
+    if plane is not None and item is _last_that_needs_it(item.session):
+        # This leaves alone which loop the tests take for theirs.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(plane.stop())
+
+
+@cache
+def _last_that_needs_it(session: pytest.Session) -> pytest.Item:
+    return [each for each in session.items if _may_need_it(each)][-1]
+
+
+def _may_need_it(item: pytest.Item) -> bool:
+    asked_for: list[str] = getattr(item, "fixturenames", [])
+    return "control_plane" in asked_for or item.get_closest_marker(MARK) is not None
 
 
 @pytest.fixture
