@@ -43,6 +43,9 @@ DEFINITIONS = Resource(
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
+FOUR = ("a", "b", "c", "d")
+"""VMs."""
+
 
 class Scene:
     """See the module."""
@@ -227,3 +230,24 @@ def stateful_set(name: str, replicas: int) -> Json:
             "volumeClaimTemplates": [claim],
         },
     }
+
+
+async def set_up(
+    scene: Scene, *vms: str, armed: bool = True, chain: Sequence[Check] = CHAIN, **how: Any
+) -> str:
+    """Three nodes, the VMs, a controller that leads; the name of the node of the first VM."""
+    await scene.boot("n1", "n2", "n3")
+    await scene.start_vms(*vms, **how)
+    scene.start_controller(chain=chain)
+    if armed:
+        await scene.arm()
+    await asyncio.sleep(30)
+    return scene.copies(vms[0])[0]
+
+
+async def until_lost(scene: Scene, node: str) -> None:
+    async def is_lost() -> bool:
+        return bool(await scene.incidents())
+
+    await scene.eventually(is_lost)
+    assert (await scene.incident()).spec.node == node
