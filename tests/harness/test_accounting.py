@@ -66,7 +66,7 @@ class Suite:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "xdist", *arguments],
+            [sys.executable, "-m", "pytest", "-p", "xdist", "--rootdir=.", *arguments],
             cwd=self.directory,
             env=env,
             capture_output=True,
