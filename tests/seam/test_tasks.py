@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from backstay.seam.tasks import Tasks
+from backstay.seam.tasks import Tasks, side_by_side
 from tests.support.virtual import virtual_time
 
 
@@ -129,3 +129,55 @@ def _silent() -> logging.Logger:
     logger = logging.Logger("silent")
     logger.addHandler(logging.NullHandler())
     return logger
+
+
+# The same for many things
+
+
+@virtual_time
+async def test_so_many_are_under_way_at_once_and_each_answer_keeps_its_place() -> None:
+    under_way, most = 0, 0
+
+    async def halve(number: int) -> float:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(10 - number)
+        under_way -= 1
+        return number / 2
+
+    assert await side_by_side(range(5), halve, at_once=2) == [0, 0.5, 1, 1.5, 2]
+    assert most == 2
+
+
+@virtual_time
+async def test_the_first_failure_is_raised_as_it_is_and_ends_the_others() -> None:
+    ended: list[int] = []
+
+    async def work(number: int) -> None:
+        try:
+            if number == 1:
+                raise LookupError("one")
+            await asyncio.sleep(3600.0)
+        finally:
+            ended.append(number)
+
+    with pytest.raises(LookupError, match="one"):
+        await side_by_side(range(3), work, at_once=3)
+    assert sorted(ended) == [0, 1, 2]
+
+
+@virtual_time
+async def test_whoever_is_cancelled_takes_what_is_under_way_along() -> None:
+    ended: list[int] = []
+
+    async def work(number: int) -> None:
+        try:
+            await asyncio.sleep(3600.0)
+        finally:
+            ended.append(number)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await side_by_side([1, 2], work, at_once=1)
+    assert ended == [1]

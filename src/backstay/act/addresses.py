@@ -44,6 +44,7 @@ from backstay.kube.errors import Conflict, KubeError, NotFound, OutcomeUnknown, 
 from backstay.kube.resource import Resource
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.labels import MANAGER
+from backstay.seam.tasks import side_by_side
 
 _log = logging.getLogger("backstay.addresses")
 
@@ -372,15 +373,11 @@ def _in_words(error: Exception) -> str:
 
 async def _each(names: Sequence[str], verb: Callable[[str], Awaitable[None]]) -> None:
     """What goes wrong with one is nothing to the others, and no reason to stop."""
-    turns = asyncio.Semaphore(_AT_ONCE)
 
     async def one(name: str) -> None:
-        async with turns:
-            try:
-                await verb(name)
-            except (KubeError, Malformed) as error:
-                _log.info("the handle of %s was left as it is: %s", name, error)
+        try:
+            await verb(name)
+        except (KubeError, Malformed) as error:
+            _log.info("the handle of %s was left as it is: %s", name, error)
 
-    async with asyncio.TaskGroup() as group:
-        for name in names:
-            group.create_task(one(name))
+    await side_by_side(names, one, at_once=_AT_ONCE)

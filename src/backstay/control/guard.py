@@ -56,6 +56,7 @@ from backstay.model.storage import Attachment, Owed
 from backstay.model.workload import PodRef, Workload
 from backstay.record.telling import MOST_PODS
 from backstay.seam.clock import WallClock
+from backstay.seam.tasks import side_by_side
 from backstay.sources.attachments import read_attachments
 from backstay.sources.workloads import read_pods
 
@@ -383,25 +384,21 @@ class Guard:
 
     async def _detach(self, decided: Plan, term: Term) -> Freed:
         """What has changed meanwhile, or could not be done, is left for the next look."""
-        turns = asyncio.Semaphore(_PARALLEL)
         left: set[str] = set()
         ours: set[str] = set()
 
         async def one(attachment: Attachment) -> None:
-            async with turns:
-                try:
-                    await attachments.detach(self._client, attachment, not_after=term.require())
-                except NotFound:
-                    return
-                except KubeError as error:
-                    _log.info("%s is not detached yet: %s", attachment.pv, error)
-                    left.add(attachment.pv)
-                else:
-                    ours.add(attachment.pv)
+            try:
+                await attachments.detach(self._client, attachment, not_after=term.require())
+            except NotFound:
+                return
+            except KubeError as error:
+                _log.info("%s is not detached yet: %s", attachment.pv, error)
+                left.add(attachment.pv)
+            else:
+                ours.add(attachment.pv)
 
-        async with asyncio.TaskGroup() as group:
-            for attachment in decided.detach:
-                group.create_task(one(attachment))
+        await side_by_side(decided.detach, one, at_once=_PARALLEL)
         done = len(decided.detach) - len(left)
         settled = frozenset(each for each in decided.settled if each.pv not in left)
         said = () if left else decided.said
@@ -417,26 +414,22 @@ class Guard:
     ) -> set[str]:
         """The uids for which it worked, or was done already. What failed for good reason (it
         changed) is left for the next look; any other failure is raised once all have been tried."""
-        turns = asyncio.Semaphore(_PARALLEL)
         done: set[str] = set()
         failures: list[KubeError] = []
 
         async def one(pod: PodRef) -> None:
-            async with turns:
-                try:
-                    await verb(self._client, pod, not_after=term.require())
-                except NotFound:
-                    done.add(pod.uid)
-                except Conflict as error:
-                    _log.info("%s has changed meanwhile: %s", pod.key, error)
-                except KubeError as error:
-                    failures.append(error)
-                else:
-                    done.add(pod.uid)
+            try:
+                await verb(self._client, pod, not_after=term.require())
+            except NotFound:
+                done.add(pod.uid)
+            except Conflict as error:
+                _log.info("%s has changed meanwhile: %s", pod.key, error)
+            except KubeError as error:
+                failures.append(error)
+            else:
+                done.add(pod.uid)
 
-        async with asyncio.TaskGroup() as group:
-            for pod in pods:
-                group.create_task(one(pod))
+        await side_by_side(pods, one, at_once=_PARALLEL)
         if failures:
             raise failures[0]
         return done

@@ -11,7 +11,8 @@ asked again with the next look; none of these requests does harm if it is made t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from backstay.act import machines
 from backstay.control.incident import OpenIncident
@@ -26,6 +27,7 @@ from backstay.model.policy import Job, Mode, Ownership, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload
 from backstay.record.telling import MOST_PODS
+from backstay.seam.tasks import side_by_side
 
 _AT_ONCE = 8
 
@@ -59,7 +61,8 @@ class Machines:
             return ""
         pods = [verdict.workload.pods[0] for verdict in verdicts]
         await incident.intend(pods, epoch=term.epoch, not_after=term.require())
-        await self._each([self._move(verdict, term, told) for verdict in verdicts])
+        move = partial(self._move, term=term, told=told)
+        await side_by_side(verdicts, move, at_once=_AT_ONCE)
         self._observer.look_up_again(node)
         return f"asked KubeVirt to move {len(verdicts)}"
 
@@ -68,7 +71,7 @@ class Machines:
         asked = self._asked.get(workload.key)
         return asked is None or now - asked >= self._times.fresh
 
-    async def _move(self, verdict: Verdict, term: Term, told: Told) -> None:
+    async def _move(self, verdict: Verdict, *, term: Term, told: Told) -> None:
         workload = verdict.workload
         self._asked[workload.key] = asyncio.get_running_loop().time()
         about = {"workload": workload, "node": workload.node}
@@ -95,9 +98,10 @@ class Machines:
         now = asyncio.get_running_loop().time()
         due = [each for each in due if self._is_due(each, now)]
         wanted = [w for w in due if is_due_to_start(w) and terms_of(w, policy).start]
-        await self._each([self._start(workload, term, told) for workload in wanted])
+        start = partial(self._start, term=term, told=told)
+        await side_by_side(wanted, start, at_once=_AT_ONCE)
 
-    async def _start(self, workload: Workload, term: Term, told: Told) -> None:
+    async def _start(self, workload: Workload, *, term: Term, told: Told) -> None:
         self._asked[workload.key] = asyncio.get_running_loop().time()
         try:
             await machines.start(
@@ -125,17 +129,6 @@ class Machines:
         await machines.restart(
             self._client, workload.namespace, workload.name, not_after=term.require()
         )
-
-    async def _each(self, deeds: Sequence[Awaitable[None]]) -> None:
-        turns = asyncio.Semaphore(_AT_ONCE)
-
-        async def one(deed: Awaitable[None]) -> None:
-            async with turns:
-                await deed
-
-        async with asyncio.TaskGroup() as group:
-            for deed in deeds:
-                group.create_task(one(deed))
 
 
 def _refused(reason: Reason, workload: Workload, error: ApiError) -> Why:

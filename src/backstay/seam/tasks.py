@@ -4,15 +4,36 @@ asyncio itself keeps only a weak reference to a task and mentions its exception 
 is collected. Here each task has an owner with a lifetime: it is kept alive, its failure is
 logged once and at once, with its name, and it has ended when the owner's block has.
 
-A failure does not end its siblings. Where it should, use ``asyncio.TaskGroup``.
+A failure does not end its siblings. Where it should, use ``asyncio.TaskGroup``; and where the same
+is to be done with many things, a few at a time, ``side_by_side``.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def side_by_side(
+    things: Iterable[T], do: Callable[[T], Awaitable[R]], *, at_once: int
+) -> list[R]:
+    """What came of each, in the order of the things. The first failure ends the others and is
+    raised as it is: who wants each to be tried has ``do`` deal with its failures."""
+    turns = asyncio.Semaphore(at_once)
+
+    async def one(thing: T) -> R:
+        async with turns:
+            return await do(thing)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(thing)) for thing in things]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 class Tasks:

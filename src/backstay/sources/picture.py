@@ -10,7 +10,6 @@ It needs neither our kinds nor a controller nor KubeVirt. What cannot be read is
 only without nodes is there no picture.
 """
 
-import asyncio
 import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -51,6 +50,7 @@ from backstay.model.policy import PIRAEUS, OptIn, Policy, Times
 from backstay.model.reasons import Why
 from backstay.model.workload import Workload
 from backstay.seam.clock import WallClock
+from backstay.seam.tasks import side_by_side
 from backstay.sources.addresses import network_forecast
 from backstay.sources.lookups import Details, describe_all, list_all
 from backstay.sources.operator import NO_WISHES, Wishes, never_read, policy_of, rules_of
@@ -204,14 +204,12 @@ async def workloads_on(
     client: KubeClient, nodes: Sequence[str], *, opt_in: OptIn = PIRAEUS
 ) -> Inventory:
     """What runs on a few nodes, each looked at by itself. Raises ``KubeError``."""
-    turns = asyncio.Semaphore(_NODES_AT_ONCE)
 
     async def one(node: str) -> tuple[NodePods, Details]:
-        async with turns:
-            pods = await read_pods(client, node)
-            return pods, await describe(client, pods, opt_in=opt_in)
+        pods = await read_pods(client, node)
+        return pods, await describe(client, pods, opt_in=opt_in)
 
-    found = await asyncio.gather(*map(one, nodes))
+    found = await side_by_side(nodes, one, at_once=_NODES_AT_ONCE)
     return await _with_network(
         client,
         {pods.node: assemble(pods.node, pods, details, opt_in=opt_in) for pods, details in found},

@@ -5,7 +5,6 @@ will start it: its VM was deleted or stopped while its node lay dead. Where a gu
 its VM is looked at as well: KubeVirt says there what it waits for.
 """
 
-import asyncio
 from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
@@ -31,6 +30,7 @@ from backstay.kube.resource import PODS, Resource
 from backstay.model.incident import PhaseTime, WorkloadRecord
 from backstay.model.policy import PIRAEUS, OptIn
 from backstay.model.workload import Workload, WorkloadKind
+from backstay.seam.tasks import side_by_side
 from backstay.sources.workloads import guest_of, opted_in, protection
 
 _PARALLEL = 16
@@ -71,26 +71,22 @@ async def whereabouts(
     """Of each workload that runs again, or never will, by ``Workload.key``; of the others those
     that are to be looked at ``closely``, and the rest is left out. ``opt_in`` is by which labels a
     VM is protected that does not run."""
-    turns = asyncio.Semaphore(_PARALLEL)
     found: dict[str, Whereabouts] = {}
     failures: list[KubeError] = []
 
     async def find(record: WorkloadRecord) -> None:
-        async with turns:
-            try:
-                seen = await _where(client, record, closely=record.workload in closely)
-            except KubeError as error:
-                failures.append(error)
-                return
+        try:
+            seen = await _where(client, record, closely=record.workload in closely)
+        except KubeError as error:
+            failures.append(error)
+            return
         if seen.machine is not None:
             seen = msgspec.structs.replace(seen, machine=opted_in(seen.machine, opt_in))
         known = seen.unwanted or seen.machine is not None or seen.replicas is not None
         if known or seen.node not in ("", away_from):
             found[record.workload] = seen
 
-    async with asyncio.TaskGroup() as group:
-        for record in records:
-            group.create_task(find(record))
+    await side_by_side(records, find, at_once=_PARALLEL)
     if failures and not found:
         raise failures[0]
     return found

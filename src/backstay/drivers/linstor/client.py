@@ -53,6 +53,7 @@ from backstay.kube.access import Grant
 from backstay.seam import waiting
 from backstay.seam.errors import ConnectionLost, TlsFailed, TransportError
 from backstay.seam.files import Files
+from backstay.seam.tasks import side_by_side
 from backstay.seam.transport import Request, Response, Stream, Transport
 
 TIMEOUT = 6.0
@@ -367,18 +368,15 @@ async def _side_by_side(
     questions: Mapping[K, Callable[[], Awaitable[T]]],
 ) -> dict[K, T | LinstorError]:
     """The answer to each question, or why there is none."""
-    room = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     async def settled(question: Callable[[], Awaitable[T]]) -> T | LinstorError:
-        async with room:
-            try:
-                return await question()
-            except LinstorError as error:
-                return error
+        try:
+            return await question()
+        except LinstorError as error:
+            return error
 
-    async with asyncio.TaskGroup() as group:
-        tasks = {key: group.create_task(settled(each)) for key, each in questions.items()}
-    return {key: task.result() for key, task in tasks.items()}
+    answers = await side_by_side(questions.values(), settled, at_once=_SIDE_BY_SIDE)
+    return dict(zip(questions, answers, strict=True))
 
 
 def _resolved(
