@@ -5,7 +5,9 @@ import json
 import pytest
 
 from backstay.apis.definitions import definitions
+from backstay.cli.manifests import beyond_piraeus
 from backstay.model.labels import COMPONENT, OUT_OF_SERVICE, OUT_OF_SERVICE_OURS, TAINT
+from tests.support import piraeus
 from tests.support.small_cluster import SmallCluster
 
 QUESTION = "Remove all of this? [y/N]: "
@@ -58,6 +60,20 @@ async def test_everything_of_ours_goes_and_what_others_made_stays(cluster: Small
     (node,) = cluster.storage("nodes")
     assert node["spec"]["taints"][0]["value"] == "v"
     assert "Not ours, so it stays: ClusterRoleBinding people-backstay-viewer" in said.err
+
+
+async def test_the_manifest_of_the_piraeus_ha_controller_stays_as_it_was(
+    cluster: SmallCluster,
+) -> None:
+    for document in [*piraeus.manifest("piraeus:v0"), *beyond_piraeus()]:
+        await cluster.put(document)
+    said = await cluster.run("admin", "uninstall", "--yes")
+    assert said.code == 0, said.out
+    assert cluster.names(ROLES) == [piraeus.ACCOUNT]
+    assert cluster.names("roles.rbac.authorization.k8s.io") == [piraeus.ACCOUNT]
+    assert cluster.names("serviceaccounts") == [piraeus.ACCOUNT]
+    assert cluster.names("deployments.apps") == [piraeus.NAME]
+    assert piraeus.ACCOUNT in cluster.names("namespaces")
 
 
 @pytest.mark.parametrize("ours", [True, False])
