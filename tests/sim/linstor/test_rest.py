@@ -50,13 +50,19 @@ class Rig:
         return found
 
     async def settled(self) -> None:
-        """Until every satellite is there."""
+        """Until every satellite is there, and has told how things stand."""
         await self.until("/v1/nodes", lambda nodes: _states(nodes) == {"ONLINE"})
+        path = "/v1/resource-definitions/pvc-1/resources"
+        await self.until(path, lambda found: all(map(_is_told, found)))
 
 
 def _code(answer: Response) -> int:
     (refusal,) = msgspec.json.decode(answer.body)
     return int(refusal["ret_code"])
+
+
+def _is_told(replica: Any) -> bool:
+    return "connections" in replica["layer_object"]["drbd"]
 
 
 def _states(nodes: Any) -> set[str]:
