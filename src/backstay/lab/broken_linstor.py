@@ -27,6 +27,7 @@ from backstay.model.reasons import Why
 from backstay.model.storage import Owed
 from backstay.model.workload import Volume, Workload, WorkloadKind
 from backstay.sources.linstor import LinstorSource, LinstorTerms
+from backstay.sources.linstor_look import Look
 
 # What LINSTOR says
 
@@ -34,8 +35,8 @@ from backstay.sources.linstor import LinstorSource, LinstorTerms
 class Believing(LinstorSource):
     """Takes every look for what ``_believe`` and ``_hear`` make of it."""
 
-    def _sight(self, resource: str, node: str, options: Options, lap: Any) -> ResourceSight:
-        seen = self._believe(super()._sight(resource, node, options, lap))
+    def _sight(self, resource: str, node: str, options: Options, look: Look) -> ResourceSight:
+        seen = self._believe(super()._sight(resource, node, options, look))
         heard = tuple(
             each if each.node == node else self._hear(each, seen) for each in seen.replicas
         )
@@ -155,8 +156,8 @@ class ReadsOptionsOnce(LinstorSource):
         super().__init__(*args, **rest)
         self._read: dict[str, Options] = {}
 
-    def _sight(self, resource: str, node: str, options: Options, lap: Any) -> ResourceSight:
-        return super()._sight(resource, node, self._read.setdefault(resource, options), lap)
+    def _sight(self, resource: str, node: str, options: Options, look: Look) -> ResourceSight:
+        return super()._sight(resource, node, self._read.setdefault(resource, options), look)
 
 
 # What it says it of

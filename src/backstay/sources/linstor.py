@@ -20,22 +20,21 @@ changed meanwhile included.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NoReturn
 
 import msgspec
 
 from backstay.decide.quorum import is_cut_off, shut_out
 from backstay.drivers.linstor.client import Linstor
-from backstay.drivers.linstor.errors import LinstorError, NotThere, Unreachable
+from backstay.drivers.linstor.errors import LinstorError
 from backstay.drivers.linstor.stream import Promotions
-from backstay.drivers.linstor.wire import Options, Promotion, Replica, Satellite, weakest
-from backstay.model.drbd import ReplicaSight, ResourceSight, Unheard, resource_of
+from backstay.drivers.linstor.wire import Options, Promotion, Replica
+from backstay.model.drbd import ResourceSight, Unheard
 from backstay.model.evidence import Testimony
 from backstay.model.node import NodeFacts
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload
+from backstay.sources.linstor_look import Look, look_at, resources_of
 from backstay.sources.nodes import NodeSource
 
 _AT_ONCE = 32
@@ -55,25 +54,6 @@ class LinstorTerms(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = "linstor.csi.linbit.com"
     new_grace: float = 45.0
     known_grace: float = 45.0
-
-
-@dataclass
-class _Lap:
-    """One look at several resources. ``over`` means that nobody needs to be asked any more."""
-
-    started: float
-    satellites: tuple[Satellite, ...]
-    replicas: dict[str, tuple[Replica, ...]] = field(default_factory=dict)
-    trouble: str = ""
-    over: bool = False
-
-    @cached_property
-    def online(self) -> frozenset[str]:
-        return frozenset(each.node for each in self.satellites if each.online)
-
-    def failed(self, error: LinstorError) -> None:
-        self.trouble = str(error)
-        self.over = self.over or isinstance(error, Unreachable)
 
 
 class LinstorSource:
@@ -268,45 +248,22 @@ class LinstorSource:
         nobody else's way, unless LINSTOR itself is out of reach."""
         if not resources:
             return
-        started = asyncio.get_running_loop().time()
         try:
-            satellites = await self._linstor.satellites()
+            look = await look_at(self._linstor, resources, turns=self._turns)
         except LinstorError as error:
             self._trouble = str(error)
             return
-        lap = _Lap(started, satellites)
-        async with asyncio.TaskGroup() as group:
-            for resource in sorted(resources):
-                group.create_task(self._read_replicas(resource, lap))
-        lost = {name: self._lost(found, lap.online) for name, found in lap.replicas.items()}
-        await self._take_all(lost, lap)
-        self._trouble = lap.trouble
-        if not lap.over:
-            self._looked_at = started
-
-    async def _read_replicas(self, resource: str, lap: _Lap) -> None:
-        async with self._turns:
-            if lap.over:
-                return
-            try:
-                lap.replicas[resource] = await self._linstor.replicas(resource)
-            except NotThere:
-                lap.replicas[resource] = ()
-                self._hints.pop(resource, None)
-            except LinstorError as error:
-                lap.failed(error)
-
-    async def _take_all(self, lost: Mapping[str, Collection[str]], lap: _Lap) -> None:
-        options = await self._linstor.options_of([name for name in lost if lost[name]])
-        self._forget_all_but(lost)
-        for resource, nodes in lost.items():
-            option = options.get(resource)
-            if isinstance(option, LinstorError):
-                lap.failed(option)
-            elif option is not None:
-                option = weakest(option, lap.replicas[resource], lap.satellites)
-                for node in sorted(nodes):
-                    self._take(self._sight(resource, node, option, lap))
+        lost = {name: self._lost(found, look.online) for name, found in look.replicas.items()}
+        options = await look.read_options(self._linstor, [name for name in lost if lost[name]])
+        self._forget_all_but(lost | dict.fromkeys(look.gone, frozenset()))
+        for resource in look.gone:
+            self._hints.pop(resource, None)
+        for resource, option in options.items():
+            for node in sorted(lost[resource]):
+                self._take(self._sight(resource, node, option, look))
+        self._trouble = look.trouble
+        if not look.is_over:
+            self._looked_at = look.started
 
     def _lost(self, replicas: Iterable[Replica], online: Collection[str]) -> set[str]:
         """The nodes of which some replica says that it has lost them, and those that are silent in
@@ -322,16 +279,9 @@ class LinstorSource:
         }
         return (lost | self._watched) & {each.node for each in replicas}
 
-    def _sight(self, resource: str, node: str, options: Options, lap: _Lap) -> ResourceSight:
-        return resource_sight(
-            resource,
-            node,
-            lap.replicas[resource],
-            options,
-            driver=self._terms.driver,
-            observed_at=lap.started,
-            online=lap.online,
-            alive_at=self._alive_at,
+    def _sight(self, resource: str, node: str, options: Options, look: Look) -> ResourceSight:
+        return look.sight(
+            resource, node, options, driver=self._terms.driver, alive_at=self._alive_at
         )
 
     def _alive_at(self, node: str) -> float | None:
@@ -379,54 +329,6 @@ class LinstorSource:
             if node not in lost.get(resource, (node,)):
                 del self._tracks[resource, node]
                 self._cut_off.pop((resource, node), None)
-
-
-def resource_sight(
-    resource: str,
-    node: str,
-    replicas: Iterable[Replica],
-    options: Options,
-    *,
-    driver: str,
-    observed_at: float,
-    online: Collection[str],
-    alive_at: Callable[[str], float | None] = lambda _: None,
-) -> ResourceSight:
-    """What these replicas of a resource say of that node."""
-    return ResourceSight(
-        resource=resource,
-        node=node,
-        driver=driver,
-        observed_at=observed_at,
-        replicas=tuple(
-            ReplicaSight(
-                node=each.node,
-                diskful=each.diskful,
-                online=each.node in online,
-                alive_at=alive_at(each.node),
-                in_use=each.in_use,
-                may_promote=each.may_promote,
-                sees=_sees(each.connections, node),
-            )
-            for each in replicas
-        ),
-        quorum=options.quorum,
-        two_primaries=options.two_primaries,
-    )
-
-
-def resources_of(workloads: Iterable[Workload], driver: str) -> set[str]:
-    """The resources behind all of their volumes that are that driver's, or anybody's."""
-    return {
-        resource_of(volume.handle, volume.pv)
-        for workload in workloads
-        for volume in workload.volumes
-        if volume.pv and not volume.exported and driver in ("", volume.driver)
-    }
-
-
-def _sees(connections: Mapping[str, bool] | None, node: str) -> bool | None:
-    return None if connections is None else connections.get(node)
 
 
 def _some(names: Sequence[str]) -> str:
