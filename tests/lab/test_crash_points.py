@@ -23,6 +23,7 @@ from backstay.lab.scenario import (
     Step,
     Workloads,
 )
+from backstay.lab.settled import Settled
 from backstay.model.policy import Mode
 
 _FEWEST = 10
@@ -35,14 +36,14 @@ _RETURN = (Step(at=110, do=Do.BOOT, node="n2"),)
 _RETURNED = 200.0
 
 
-def _killed_after(writes: int, story: Scenario) -> Played:
+def _killed_after(writes: int, story: Scenario) -> Scenario:
     killed = Step(at=0, do=Do.KILL_CONTROLLER, controller=_CONTROLLER, after_writes=writes)
     # Somebody starts it again within ten seconds, as a kubelet would; while it runs, this is none.
     starts = (
         Step(at=float(at), do=Do.START_CONTROLLER, controller=_CONTROLLER)
         for at in range(10, int(story.until), 10)
     )
-    return play(msgspec.structs.replace(story, steps=(*story.steps, killed, *starts)))
+    return msgspec.structs.replace(story, steps=(*story.steps, killed, *starts))
 
 
 def _was_killed(played: Played) -> bool:
@@ -65,12 +66,13 @@ def _killed_after_each_write(
     story: Scenario, *, first: int = 1, step: int = 1, fewest: int = _FEWEST
 ) -> Iterator[Played]:
     """Until there is no further write after which anybody could be killed."""
-    for writes in count(first, step):
-        played = _killed_after(writes, story)
-        yield played
-        if not _was_killed(played):
-            assert writes > fewest
-            return
+    with Settled(story) as settled:
+        for writes in count(first, step):
+            played = settled.play(_killed_after(writes, story))
+            yield played
+            if not _was_killed(played):
+                assert writes > fewest
+                return
 
 
 def test_a_recovery_survives_a_crash_after_each_write() -> None:
