@@ -15,10 +15,10 @@ from backstay.kube.client import KubeClient
 from backstay.kube.lease import Term
 from backstay.kube.resource import CONFIG_MAPS, NAMESPACES, Resource
 from backstay.model.labels import FRAMES, INCIDENT
+from backstay.model.moments import time_text
 from backstay.record.blackbox import BlackBox
 from backstay.record.incidents import IncidentBook
 from backstay.record.retention import NEWEST
-from backstay.record.telling import time_text
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
 from backstay.sim.api.server import ApiServer

@@ -7,8 +7,8 @@ import msgspec
 
 from backstay.apis.backstay import IncidentRow, IncidentSpec
 from backstay.model.incident import IncidentStatus, Intent, Step
+from backstay.model.moments import time_text
 from backstay.record.retention import AGE, BOXES, MOST, NEWEST, expendable, with_decisions
-from backstay.record.telling import time_text
 
 NOW = datetime(2030, 6, 1, tzinfo=UTC)
 SPEC = IncidentSpec("n1", "u", "b")

@@ -44,6 +44,7 @@ from backstay.kube.errors import Conflict, KubeError, NotFound, OutcomeUnknown, 
 from backstay.kube.resource import Resource
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.labels import MANAGER
+from backstay.model.moments import time_text
 from backstay.seam.tasks import side_by_side
 
 _log = logging.getLogger("backstay.addresses")
@@ -127,7 +128,7 @@ class _Release:
         self._records = _Records(client, not_after)
         self._rest = settings.ip_cooldown_seconds
         self._strict = settings.strict_affinity
-        self._at = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._at = time_text(at)
         self._blocks: dict[str, Block | None] = {}
         self._handles: dict[str, Handle] = {}
         self._reading = asyncio.Lock()

@@ -1,14 +1,18 @@
 """The cluster's one BackstayConfig: reading it, and changing what was read and nothing newer."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import click
+import msgspec
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, Config, ConfigRow, config_row
-from backstay.cli.consent import is_unknown_kind, our_kinds
+from backstay.cli.consent import is_unknown_kind, our_kinds, own_name
+from backstay.cli.session import Session
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.model.labels import COMPONENT, MANAGER
+from backstay.model.moments import time_text
 
 NONE: Mapping[str, str] = {}
 
@@ -44,6 +48,25 @@ async def write_config(
             "Somebody else has changed the configuration meanwhile, so nothing was changed. "
             "NEXT: look at it (backstay status) and try again"
         ) from None
+
+
+class ForATime(msgspec.Struct, frozen=True):
+    """Something that somebody has set until then."""
+
+    until: str
+    reason: str
+    by: str
+
+
+async def set_for_a_time(
+    session: Session, field: str, length: timedelta, reason: str
+) -> tuple[ForATime, ConfigRow | None]:
+    """In one's own name; and the configuration as it was before."""
+    known = await read_config(session.client)
+    by = await own_name(session.client)
+    done = ForATime(time_text(session.seams.wall.now() + length), reason, by)
+    await write_config(session.client, known, {field: msgspec.to_builtins(done)})
+    return done, known
 
 
 async def _create(

@@ -7,10 +7,9 @@ It makes nothing unsafe, so it asks nothing.
 from datetime import timedelta
 
 import click
-import msgspec
 
-from backstay.cli.configuration import read_config, write_config
-from backstay.cli.consent import own_name, say
+from backstay.cli.configuration import ForATime, set_for_a_time
+from backstay.cli.consent import say
 from backstay.cli.durations import Duration
 from backstay.cli.output import output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
@@ -19,10 +18,7 @@ from backstay.model.policy import Mode
 _LONGEST = timedelta(days=30)
 
 
-class Disarmed(msgspec.Struct, frozen=True):
-    until: str
-    reason: str
-    by: str
+class Disarmed(ForATime, frozen=True):
     mode: str
     """What holds again afterwards."""
 
@@ -48,13 +44,9 @@ def command(
 
 
 async def _disarm(session: Session, length: timedelta, reason: str) -> Disarmed:
-    client = session.client
-    known = await read_config(client)
-    by = await own_name(client)
-    until = (session.seams.wall.now() + length).strftime("%Y-%m-%dT%H:%M:%SZ")
-    disarmed = {"until": until, "reason": reason, "by": by}
-    await write_config(client, known, {"disarmed": disarmed})
-    return Disarmed(until, reason, by, known.mode if known else Mode.OBSERVE.value)
+    done, known = await set_for_a_time(session, "disarmed", length, reason)
+    mode = known.mode if known else Mode.OBSERVE.value
+    return Disarmed(done.until, done.reason, done.by, mode)
 
 
 def _sentence(done: Disarmed) -> str:

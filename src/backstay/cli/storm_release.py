@@ -7,21 +7,14 @@ consent, two vantage points and its 150 seconds.
 from datetime import timedelta
 
 import click
-import msgspec
 
-from backstay.cli.configuration import read_config, write_config
-from backstay.cli.consent import agreed, own_name, say
+from backstay.cli.configuration import ForATime, set_for_a_time
+from backstay.cli.consent import agreed, say
 from backstay.cli.durations import Duration
 from backstay.cli.output import output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
 
 _LONGEST = timedelta(hours=12)
-
-
-class Released(msgspec.Struct, frozen=True):
-    until: str
-    reason: str
-    by: str
 
 
 @click.command(name="release")
@@ -56,11 +49,6 @@ def command(
     say("NEXT: backstay status")
 
 
-async def _release(session: Session, length: timedelta, reason: str) -> Released:
-    client = session.client
-    known = await read_config(client)
-    by = await own_name(client)
-    until = (session.seams.wall.now() + length).strftime("%Y-%m-%dT%H:%M:%SZ")
-    released = {"until": until, "reason": reason, "by": by}
-    await write_config(client, known, {"stormRelease": released})
-    return Released(until, reason, by)
+async def _release(session: Session, length: timedelta, reason: str) -> ForATime:
+    done, _ = await set_for_a_time(session, "stormRelease", length, reason)
+    return done

@@ -7,10 +7,11 @@ a workload was failed over stands in the incidents, and so is known to every lea
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from backstay.apis.backstay import IncidentRow
 from backstay.model.incident import Progress
+from backstay.model.moments import moment_of
 from backstay.seam.clock import WallClock
 
 _MINUTE = 60.0
@@ -40,7 +41,7 @@ class History:
     def read(self, rows: Iterable[IncidentRow]) -> None:
         """Takes in what these incidents tell of workloads that were moved."""
         for row in rows:
-            opened = _moment(row.status.opened_at)
+            opened = moment_of(row.status.opened_at)
             for record in row.status.workloads:
                 if opened is not None and record.progress in _MOVED:
                     boot = (row.spec.node_uid, row.spec.boot_id)
@@ -58,12 +59,3 @@ class History:
             if count:
                 found[key] = count
         return found
-
-
-def _moment(text: str) -> datetime | None:
-    """None for what is no time of day; one without a zone is taken for ours, UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

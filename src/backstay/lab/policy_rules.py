@@ -30,6 +30,7 @@ from backstay.model.labels import (
     TMAX_PROTECT,
     VM_NAME,
 )
+from backstay.sim.api.label_selectors import selects
 
 Json = Mapping[str, Any]
 
@@ -156,25 +157,5 @@ def _asked(pod: Json, field: str, witness: Witness) -> Iterator[Any]:
     for stored in witness.store.all(AVAILABILITY_POLICIES.label):
         spec = stored.object["spec"]
         same = stored.object["metadata"]["namespace"] == meta["namespace"]
-        if same and spec.get(field) is not None and _selects(spec.get("selector") or {}, labels):
+        if same and spec.get(field) is not None and selects(spec.get("selector") or {}, labels):
             yield spec[field]
-
-
-def _selects(selector: Json, labels: Mapping[str, str]) -> bool:
-    equal = (selector.get("matchLabels") or {}).items()
-    return all(labels.get(key) == value for key, value in equal) and all(
-        _holds(each, labels) for each in selector.get("matchExpressions") or ()
-    )
-
-
-def _holds(expression: Json, labels: Mapping[str, str]) -> bool:
-    key, values = expression["key"], expression.get("values") or ()
-    match expression["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case _:
-            return key not in labels

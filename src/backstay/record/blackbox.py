@@ -32,9 +32,9 @@ from backstay.kube.lease import Term
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.resource import CONFIG_MAPS
 from backstay.model.labels import COMPONENT, FRAMES, INCIDENT, MANAGER
+from backstay.model.moments import time_text
 from backstay.record.frames import FORMAT, VERSION, Frame, Header
 from backstay.record.replay import NotARecording, Recording, read_recording
-from backstay.record.telling import time_text
 from backstay.seam.clock import WallClock
 
 MOST_FRAMES = 20

@@ -13,9 +13,10 @@ import msgspec
 
 from backstay.decide.failover import Action, Check, Decision, Snapshot
 from backstay.model.evidence import Evidence
+from backstay.model.moments import time_text
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
-from backstay.record.telling import same_why, time_text
+from backstay.record.telling import same_why
 from backstay.seam.clock import WallClock
 
 FORMAT: Final = "backstay-flight"

@@ -34,6 +34,7 @@ from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.model.incident import IncidentStatus, Intent
 from backstay.model.labels import COMPONENT, MANAGER
+from backstay.model.moments import time_text
 from backstay.model.reasons import Why
 from backstay.record import telling
 from backstay.seam.clock import Rng, WallClock
@@ -92,7 +93,7 @@ class IncidentBook:
 
     @property
     def now_text(self) -> str:
-        return telling.time_text(self._wall.now())
+        return time_text(self._wall.now())
 
     async def follow(self) -> NoReturn:
         """Keep ``kept`` up to date, until cancelled."""

@@ -27,9 +27,9 @@ import msgspec
 
 from backstay.kube.lease import Term
 from backstay.kube.limits import Backoff
+from backstay.model.moments import time_text
 from backstay.model.reasons import Why
 from backstay.record.metrics import Delivery, Metrics
-from backstay.record.telling import time_text
 from backstay.seam import errors
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.files import Files

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from backstay.model.moments import time_text
 from backstay.record.frames import FORMAT, VERSION, Frame, Header
-from backstay.record.telling import time_text
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.files import Files
 

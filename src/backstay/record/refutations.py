@@ -21,7 +21,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
 from backstay.model.labels import MANAGER
-from backstay.record.telling import time_text
+from backstay.model.moments import time_text
 from backstay.seam.clock import WallClock
 
 _log = logging.getLogger("backstay.refutations")

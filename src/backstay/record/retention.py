@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 from backstay.apis.backstay import IncidentRow
+from backstay.model.moments import moment_of
 
 NEWEST = 100
 AGE = timedelta(days=30)
@@ -60,8 +61,4 @@ def _epoch(row: IncidentRow) -> int:
 
 def _ended(row: IncidentRow) -> datetime:
     """What has no time that can be read is old."""
-    try:
-        at = datetime.fromisoformat(row.status.closed_at)
-    except ValueError:
-        return _LONG_AGO
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return moment_of(row.status.closed_at) or _LONG_AGO

@@ -15,7 +15,6 @@ rules:
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 
 import msgspec
@@ -70,11 +69,6 @@ class Advance(msgspec.Struct, frozen=True):
 CLOSED = "Closed"
 
 NO_ADVANCE: Mapping[str, Advance] = {}
-
-
-def time_text(at: datetime) -> str:
-    """The time of day as it stands in objects."""
-    return at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def same_why(one: Why, other: Why) -> bool:

@@ -8,7 +8,7 @@ their owners ask for.
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NoReturn
 
 import msgspec
@@ -39,6 +39,7 @@ from backstay.kube.errors import NotFound, Undecodable
 from backstay.kube.projection import Unreadable
 from backstay.kube.reflector import Reflector
 from backstay.model.evidence import Confirmation
+from backstay.model.moments import moment_of
 from backstay.model.policy import AvailabilityRule, Mode, Policy
 from backstay.seam.clock import Rng, WallClock
 from backstay.sources.past import Past
@@ -222,7 +223,7 @@ def _is_timeless(spec: ConfigSpec) -> bool:
 
 def _disarmed(policy: Policy, disarmed: Disarmed, now: datetime) -> Policy:
     """A moment that cannot be read never comes: who wanted us to keep still is heeded."""
-    until = _moment(disarmed.until)
+    until = moment_of(disarmed.until)
     if not disarmed.until or (until is not None and now >= until):
         return policy
     return msgspec.structs.replace(
@@ -235,7 +236,7 @@ def _disarmed(policy: Policy, disarmed: Disarmed, now: datetime) -> Policy:
 
 def _lifted(release: StormRelease | None, now: datetime) -> str:
     """Why a person has lifted the brake on storms, if it still holds."""
-    until = None if release is None else _moment(release.until)
+    until = None if release is None else moment_of(release.until)
     if release is None or until is None or now >= until:
         return ""
     return release.reason or "no reason given"
@@ -247,11 +248,3 @@ def never_read(bad: Iterable[Unreadable]) -> dict[str, str]:
         each.key.partition("/")[0]: f"AvailabilityPolicy {each.key} cannot be read ({each.why})"
         for each in bad
     }
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

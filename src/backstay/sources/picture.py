@@ -12,7 +12,7 @@ only without nodes is there no picture.
 
 import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -45,6 +45,7 @@ from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.drbd import ResourceSight
 from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.labels import LEASE_NAMESPACE, NOTES, OPT_IN, ROLLED_BACK, TAINT
+from backstay.model.moments import moment_of
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import PIRAEUS, OptIn, Policy, Times
 from backstay.model.reasons import Why
@@ -441,11 +442,8 @@ class _Look:
 
 def moment(text: str | None) -> float | None:
     """What a timestamp says, in seconds; None where it says nothing that can be read."""
-    try:
-        said = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return said.replace(tzinfo=said.tzinfo or UTC).timestamp()
+    said = moment_of(text or "")
+    return None if said is None else said.timestamp()
 
 
 # What is made of it
