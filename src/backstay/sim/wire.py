@@ -114,10 +114,12 @@ class Wires:
     def wall_off(self, name: str, *, mute: bool = True, deaf: bool = True) -> None:
         """Nothing gets from it, or to it, whoever is or will be there; except on its machine, whose
         programs are named ``machine/program``."""
-        if mute:
-            self._mute.add(name)
-        if deaf:
-            self._deaf.add(name)
+        for wall, stands in ((self._mute, mute), (self._deaf, deaf)):
+            if stands:
+                wall.add(name)
+            else:
+                wall.discard(name)
+        self._changed()
 
     def open_up(self, name: str) -> None:
         self._mute.discard(name)

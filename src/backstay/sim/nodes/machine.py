@@ -204,10 +204,14 @@ class WorldMachine:
                 process.resume()
 
     def cut_off(self, what: Cut) -> None:
-        self.heal()
+        before, self._blocked = self._blocked, []
         self._cut = what
         for process in self._processes():
             self._block(process.name, what)
+        # Last, so that nothing slips through which was held back and still is to be.
+        for pair in before:
+            if pair not in self._blocked:
+                self._world.wires.unblock(*pair)
 
     def heal(self) -> None:
         self._cut = None
@@ -240,3 +244,4 @@ class WorldMachine:
             if other.startswith(f"{CONTROL_PLANE}/"):
                 wires.part([mine], [other])
                 self._blocked += [(mine, other), (other, mine)]
+        wires.open_up(mine)
