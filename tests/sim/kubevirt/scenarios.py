@@ -31,6 +31,11 @@ ALWAYS_PASSING = (("Pod", "in 0 s"), ("VM", "False/GuestNotRunning"))
 FORCED = (*ALWAYS_PASSING, ("VMI", "False/PodTerminating"), ("VM", "False/PodTerminating"))
 """The same for a pod that is gone as soon as it is told to go."""
 
+STARTED_AT_ONCE = (*ALWAYS_PASSING, ("VM", "Stopped"))
+"""The same where a VMI is replaced as soon as it is gone. virt-controller makes the new one and says
+``Starting`` as long as it has not heard of it. If it hears of it before it has come to the word, it
+expects no start any more and sees no VMI either, and says ``Stopped`` for a moment. It does so half
+of the time; neither in the recording nor in our stand-in does it."""
 
 ENDED = (
     *FORCED,
@@ -158,7 +163,7 @@ async def always_finalizers_stripped(rig: Rig) -> None:
     await rig.strip_finalizers()
     after = await rig.until_running(after=before["metadata"]["uid"])
     await asyncio.sleep(A_WHILE)
-    assert_as_recorded(rig, "always_finalizers_stripped")
+    assert_as_recorded(rig, "always_finalizers_stripped", passing=STARTED_AT_ONCE)
     nodes = [vmi["status"]["nodeName"] for vmi in (before, after)]
     assert rig.copies() == sorted(nodes), "this is how a guest comes to run twice"
     assert len(await rig.listed(PODS)) == 2
