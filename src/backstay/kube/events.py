@@ -27,7 +27,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -66,6 +66,17 @@ class ObjectRef(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str = ""
     uid: str = ""
+
+    @classmethod
+    def to(cls, resource: Resource, *, name: str, uid: str, namespace: str = "") -> Self:
+        """One of that kind."""
+        return cls(
+            api_version=resource.api_version,
+            kind=resource.kind,
+            namespace=namespace,
+            name=name,
+            uid=uid,
+        )
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):

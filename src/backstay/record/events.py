@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.decide.failover import Decision
 from backstay.kube.events import EventRecorder, EventType, ObjectRef
-from backstay.kube.resource import PODS
+from backstay.kube.resource import NODES, PODS
 from backstay.model.node import NodeFacts
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
@@ -82,19 +82,13 @@ class Herald:
 
 
 def about_node(facts: NodeFacts) -> ObjectRef:
-    return ObjectRef(api_version="v1", kind="Node", name=facts.name, uid=facts.uid)
+    return ObjectRef.to(NODES, name=facts.name, uid=facts.uid)
 
 
 def about_workload(workload: Workload) -> tuple[ObjectRef, ...]:
     """The object that its owner would look at, and its pods on the node."""
     pods = tuple(
-        ObjectRef(
-            api_version=PODS.api_version,
-            kind=PODS.kind,
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-        )
+        ObjectRef.to(PODS, namespace=pod.namespace, name=pod.name, uid=pod.uid)
         for pod in workload.pods
     )
     return (*_owner(workload), *pods)

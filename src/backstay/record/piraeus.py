@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.events import EventRecorder, ObjectRef
-from backstay.kube.resource import PODS, Resource
+from backstay.kube.resource import PODS
 from backstay.model.storage import Attachment
 from backstay.model.workload import PodRef
 
@@ -24,24 +24,14 @@ class PiraeusHerald:
 
     def deleted(self, pods: Iterable[PodRef]) -> None:
         for pod in pods:
-            about = _reference(PODS, pod.name, pod.uid, namespace=pod.namespace)
+            about = ObjectRef.to(PODS, name=pod.name, uid=pod.uid, namespace=pod.namespace)
             message = "pod deleted because a used volume is marked as failing"
             self._warn(about, "ForceDeleted", message)
 
     def detached(self, attachments: Iterable[Attachment]) -> None:
         for attachment in attachments:
-            about = _reference(ATTACHMENTS, attachment.name, attachment.uid)
+            about = ObjectRef.to(ATTACHMENTS, name=attachment.name, uid=attachment.uid)
             self._warn(about, "ForceDetached", "volume detached because it is marked as failing")
 
     def _warn(self, about: ObjectRef, reason: str, message: str) -> None:
         self._events.record(about=about, type="Warning", reason=reason, message=message)
-
-
-def _reference(resource: Resource, name: str, uid: str, *, namespace: str = "") -> ObjectRef:
-    return ObjectRef(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        namespace=namespace,
-        name=name,
-        uid=uid,
-    )

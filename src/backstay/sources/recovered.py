@@ -26,7 +26,7 @@ from backstay.apis.machines import INSTANCE_SETS, POOLS, GuestSet
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Forbidden, KubeError, NotFound
 from backstay.kube.events import ObjectRef
-from backstay.kube.resource import PODS, Resource
+from backstay.kube.resource import PODS
 from backstay.model.incident import PhaseTime, WorkloadRecord
 from backstay.model.policy import PIRAEUS, OptIn
 from backstay.model.workload import Workload, WorkloadKind
@@ -137,24 +137,16 @@ def _guest(guest: Arriving, *, paused: bool) -> Whereabouts:
         ready=guest.ready,
         paused=paused,
         phases=tuple(PhaseTime(phase, at) for phase, at in guest.transitions[:_MOST_PHASES]),
-        objects=(_reference(resource, meta.namespace or "", name, uid),),
+        objects=(ObjectRef.to(resource, namespace=meta.namespace or "", name=name, uid=uid),),
     )
 
 
 def _of_pod(pod: PodRow) -> Iterator[ObjectRef]:
-    yield _reference(PODS, pod.namespace, pod.name, pod.uid)
+    yield ObjectRef.to(PODS, namespace=pod.namespace, name=pod.name, uid=pod.uid)
     if pod.owner_kind == STATEFUL_SETS.kind:
-        yield _reference(STATEFUL_SETS, pod.namespace, pod.owner_name, pod.owner_uid)
-
-
-def _reference(resource: Resource, namespace: str, name: str, uid: str) -> ObjectRef:
-    return ObjectRef(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        namespace=namespace,
-        name=name,
-        uid=uid,
-    )
+        yield ObjectRef.to(
+            STATEFUL_SETS, namespace=pod.namespace, name=pod.owner_name, uid=pod.owner_uid
+        )
 
 
 async def _machine(
