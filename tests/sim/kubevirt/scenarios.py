@@ -32,7 +32,7 @@ FORCED = (*ALWAYS_PASSING, ("VMI", "False/PodTerminating"), ("VM", "False/PodTer
 """The same for a pod that is gone as soon as it is told to go."""
 
 STARTED_AT_ONCE = (*ALWAYS_PASSING, ("VM", "Stopped"))
-"""The same where a VMI is replaced as soon as it is gone. virt-controller makes the new one and says
+"""The same where a VMI is replaced once it is gone. virt-controller makes the new one and says
 ``Starting`` as long as it has not heard of it. If it hears of it before it has come to the word, it
 expects no start any more and sees no VMI either, and says ``Stopped`` for a moment. It does so half
 of the time; neither in the recording nor in our stand-in does it."""
