@@ -288,18 +288,19 @@ class App:
     # What may make a node worth a look
 
     def _looked(self) -> None:
-        self._remark()
+        if self.leadership.term is not None:
+            self._remark()
         self.loop.looked()
-        self._tell_of_disarming()
+        if self.notifier is not None:
+            self._tell_of_disarming(self.notifier)
 
-    def _tell_of_disarming(self) -> None:
+    def _tell_of_disarming(self, notifier: Notifier) -> None:
         """However it came about: by a person, or because the API was set back."""
         policy = self.operator.policy
         armed = policy.mode is Mode.ARMED and not policy.rolled_back
-        leads = self.leadership.term is not None
-        if self._was_armed and not armed and leads and self.notifier is not None:
+        if self._was_armed and not armed and self.leadership.term is not None:
             because = policy.rolled_back or policy.disarmed_because or "its configuration says so"
-            self.notifier.tell(Turn.DISARMED, Reason.NoLongerArmed.because(because=because))
+            notifier.tell(Turn.DISARMED, Reason.NoLongerArmed.because(because=because))
         self._was_armed = armed
 
     def _remark(self) -> None:

@@ -115,6 +115,9 @@ class FailoverLoop:
         self._times = times
         self._chain = chain
         self._arrivals = Arrivals(client, teller, opt_in=observer.opt_in)
+        self._settled: set[str] = set()
+        """The nodes of which nothing was to be said when they were last considered. Only silence
+        comes about by itself; of whatever else may change that, we are told."""
         self._laps: dict[str, Laps] = {}
         self._waiting_since: dict[str, float] = {}
         self._quiet_since: dict[str, float] = {}
@@ -129,7 +132,8 @@ class FailoverLoop:
     def looked(self) -> None:
         """After each look at the leases, and when something changed that concerns every node."""
         names = self._nodes.names
-        for name in names:
+        left_alone = self._settled & self._nodes.lively
+        for name in [each for each in names if each not in left_alone]:
             self.consider(name)
         for gone in self._observer.watched.keys() - set(names):
             self._observer.look(gone)
@@ -137,7 +141,9 @@ class FailoverLoop:
     def consider(self, name: str) -> None:
         """Something may be different about this node."""
         if not self._observer.is_interesting(name):
+            self._settled.add(name)
             return
+        self._settled.discard(name)
         self._observer.look(name)
         if self.queue is not None:
             self.queue.add(name)
@@ -182,6 +188,7 @@ class FailoverLoop:
             raise
 
     async def _handle(self, term: Term, name: str) -> Result:
+        self._settled.discard(name)
         snapshot = self._observer.look(name)
         if snapshot is None:
             return await self._forget(name, term)

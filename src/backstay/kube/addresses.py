@@ -26,6 +26,8 @@ class Addresses:
 
     def __init__(self, configured: str) -> None:
         self.configured = configured
+        self.connect_timeout = CONNECT_BUDGET
+        """How many seconds an address has, as a rule, to accept a connection."""
         self._learned: tuple[str, ...] = ()
         self._rests_until: dict[str, float] = {}
         self._current = configured
@@ -39,10 +41,6 @@ class Addresses:
         """The configured host: certificates are checked against it whichever address is used."""
         return urlsplit(self.configured).hostname or ""
 
-    @property
-    def connect_timeout(self) -> float:
-        return max(_LEAST_CONNECT, CONNECT_BUDGET / len(self.all))
-
     def learn(self, urls: Iterable[str]) -> None:
         """Replaces what was learned before; an empty answer teaches nothing.
 
@@ -53,6 +51,7 @@ class Addresses:
         if not found or self._is_gateway:
             return
         self._learned = found
+        self.connect_timeout = max(_LEAST_CONNECT, CONNECT_BUDGET / len(self.all))
         self._rests_until = {u: at for u, at in self._rests_until.items() if u in self.all}
 
     @property
@@ -100,12 +99,14 @@ class Turns:
 
     def next(self, left: float) -> Turn | None:
         """Whose turn it is when the call has ``left`` seconds to go; None when it is nobody's."""
-        if left <= 0 or not self:
+        if left <= 0:
             return None
         if self._hurried:
             # A call that has less time than the budget leaves each address its part of that.
             patience = min(self._share, left / len(self._hurried))
             return Turn(self._hurried.popleft(), patience, hurried=True)
+        if not self._slow:
+            return None
         patience = left / len(self._slow)
         return Turn(self._slow.popleft(), patience, hurried=False)
 

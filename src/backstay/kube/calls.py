@@ -96,9 +96,12 @@ def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 def query(**parameters: str | int | None) -> tuple[tuple[str, str], ...]:
     """Query parameters without those that are None; ``_continue`` stands for ``continue``."""
-    return tuple(
-        (key.lstrip("_"), str(value)) for key, value in parameters.items() if value is not None
-    )
+    given = []
+    # A loop and not a comprehension, which is a call of its own: this is done for every request.
+    for key, value in parameters.items():
+        if value is not None:
+            given.append((key.lstrip("_"), str(value)))
+    return tuple(given)
 
 
 def write(

@@ -45,7 +45,7 @@ from backstay.seam import errors as seam_errors
 from backstay.seam import waiting
 from backstay.seam.transport import Request, Response, Stream, Tls, Transport
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Response | Lines)
 
 _REFUSAL_AT_MOST = 64 * 1024
 """How much of a refusal's body is read when a stream was asked for."""
@@ -61,7 +61,7 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 
 _Exchange = Callable[[_Attempt], Awaitable[T]]
-"""Sends one attempt; ends with an ``ApiError`` or a ``TransportError`` if it is not served."""
+"""Sends one attempt; ends with a ``TransportError`` if it is not answered."""
 
 
 class KubeClient:
@@ -303,23 +303,27 @@ class KubeClient:
     async def send(self, call: Call) -> Reply:
         """Carries out any call; the verbs above are ways to build one."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + call.timeout
-        await self._admit(call, deadline)
+        now = loop.time()
+        deadline = now + call.timeout
+        if not self._limits.admit_at_once(call.method, call.resource, now):
+            await self._admit(call, deadline)
         while True:
             try:
-                body = await self._carry_out(call, deadline, self._whole)
+                answer = await self._carry_out(call, deadline, self._whole)
             except errors.Retryable as error:
                 wait = error.retry_after
                 if not call.repeatable or wait is None or loop.time() + wait >= deadline:
                     raise
                 await asyncio.sleep(wait)
             else:
-                return Reply(body=body, call=call.name)
+                return Reply(body=answer.body, call=call.name)
 
     async def _open(self, call: Call, stack: AsyncExitStack) -> Lines:
         """Like ``send``, for an answer that is read as it comes."""
-        deadline = asyncio.get_running_loop().time() + call.timeout
-        await self._admit(call, deadline)
+        now = asyncio.get_running_loop().time()
+        deadline = now + call.timeout
+        if not self._limits.admit_at_once(call.method, call.resource, now):
+            await self._admit(call, deadline)
         return await self._carry_out(call, deadline, partial(self._lines, stack))
 
     async def _admit(self, call: Call, deadline: float) -> None:
@@ -366,7 +370,8 @@ class KubeClient:
             ) from None
 
     async def _reach(self, call: Call, grant: Grant, deadline: float, exchange: _Exchange[T]) -> T:
-        """Gives every address its chance, as far as the call may be sent again."""
+        """Gives every address its chance, as far as the call may be sent again. Each is judged by
+        what comes of it."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         turns = Turns(self.addresses, began)
@@ -374,39 +379,40 @@ class KubeClient:
         while (turn := turns.next(deadline - began)) is not None:
             attempt = self._attempt(call, turn, grant, deadline, now=began, others=bool(turns))
             try:
-                return await self._try(attempt, exchange)
-            except KubeError as error:
-                failures.append(error)
-                if not _may_go_on(call, error):
-                    raise
-                now = loop.time()
-                if isinstance(error, errors.Unreachable):
-                    turns.unreached(turn, now - began)
-                began = now
+                answer = await exchange(attempt)
+                if isinstance(answer, Response) and not 200 <= answer.status < 300:
+                    raise self._refusal(attempt, answer)
+            except (seam_errors.TransportError, errors.ApiError) as error:
+                failure = self._unserved(attempt, error)
+            else:
+                self.addresses.worked(turn.base)
+                return answer
+            failures.append(failure)
+            if not _may_go_on(call, failure):
+                raise failure
+            now = loop.time()
+            if isinstance(failure, errors.Unreachable):
+                turns.unreached(turn, now - began)
+            began = now
         raise _summed_up(call, failures)
 
-    async def _try(self, attempt: _Attempt, exchange: _Exchange[T]) -> T:
-        """One request to one address, which is judged by what comes of it."""
-        try:
-            answer = await exchange(attempt)
-        except seam_errors.TransportError as error:
-            raise self._failed(attempt, error) from error
-        except errors.ApiError as error:
-            # With 5xx an API server speaks of itself: its etcd is gone, or it is shutting down.
-            if error.status.code >= 500:
-                self._avoid(attempt.base)
-            else:
-                self.addresses.worked(attempt.base)
-            raise
-        self.addresses.worked(attempt.base)
-        return answer
+    def _unserved(
+        self, attempt: _Attempt, error: seam_errors.TransportError | errors.ApiError
+    ) -> KubeError:
+        if isinstance(error, seam_errors.TransportError):
+            failure = self._failed(attempt, error)
+            failure.__cause__ = error
+            return failure
+        # With 5xx an API server speaks of itself: its etcd is gone, or it is shutting down.
+        if error.status.code >= 500:
+            self._avoid(attempt.base)
+        else:
+            self.addresses.worked(attempt.base)
+        return error
 
-    async def _whole(self, attempt: _Attempt) -> bytes:
+    def _whole(self, attempt: _Attempt) -> Awaitable[Response]:
         """An answer that is read to its end."""
-        answer = await self._transport.request(attempt.request)
-        if not 200 <= answer.status < 300:
-            raise self._refusal(attempt, answer)
-        return answer.body
+        return self._transport.request(attempt.request)
 
     async def _lines(self, stack: AsyncExitStack, attempt: _Attempt) -> Lines:
         """An answer that is read as it comes, and open until ``stack`` is closed."""
@@ -465,15 +471,13 @@ class KubeClient:
             timeout=left / 2 if others and call.repeatable else left,
             connect_timeout=turn.patience,
             not_after=call.not_after,
-            tls=self._tls(turn.base, grant.tls),
+            tls=grant.tls if turn.base == self.addresses.configured else self._named(grant.tls),
             proxy=grant.proxy,
         )
         return _Attempt(call, turn.base, request, deadline)
 
-    def _tls(self, base: str, tls: Tls | None) -> Tls | None:
+    def _named(self, tls: Tls | None) -> Tls:
         """An API server reached at its own address still proves that it is the configured one."""
-        if base == self.addresses.configured:
-            return tls
         tls = tls or Tls()
         return msgspec.structs.replace(tls, server_name=tls.server_name or self.addresses.host)
 

@@ -201,7 +201,8 @@ class Leadership:
         self._quiet_since = -math.inf
         self._highest = 0
         self._begun: dict[str, float] = {}
-        self._changed = asyncio.Event()
+        self._waits_until = -math.inf
+        self._waiter: asyncio.Future[None] | None = None
         self._last_stamp = datetime.min.replace(tzinfo=UTC)
         self._trouble = ""
 
@@ -245,7 +246,9 @@ class Leadership:
             self._confirm(row, self.term)
         elif self.term:
             self.term.end()
-        self._changed.set()
+            self._wake()
+        elif self._free_at < self._waits_until:
+            self._wake()
 
     @property
     def _free_at(self) -> float:
@@ -306,7 +309,7 @@ class Leadership:
         loop = asyncio.get_running_loop()
         while True:
             while loop.time() < self._free_at:
-                await self._change(until=self._free_at)
+                await self._wait(until=self._free_at)
             # Last, so that no epoch is missed. It may tell that a lease which is gone was there.
             recorded = await self._floor()
             self._highest = max(self._highest, recorded)
@@ -376,7 +379,7 @@ class Leadership:
             if term.over:
                 return f"it was not renewed for {self.times.hold:g} s"
             if loop.time() < next_at:
-                await self._change(until=min(next_at, term.not_after))
+                await self._wait(until=min(next_at, term.not_after))
             else:
                 next_at = await self._renew(row, term)
 
@@ -480,14 +483,21 @@ class Leadership:
         self._last_stamp = max(self._wall.now(), self._last_stamp + timedelta(microseconds=1))
         return self._last_stamp.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
-    async def _change(self, *, until: float) -> None:
-        """Waits until something about the lease is seen, or until then."""
-        self._changed.clear()
+    async def _wait(self, *, until: float) -> None:
+        """Until then, or until what was seen of the lease allows no waiting that long: it is lost,
+        or free before. A renewal, ours or another's, only puts off what is waited for."""
+        loop = asyncio.get_running_loop()
+        self._waits_until, self._waiter = until, loop.create_future()
+        timer = loop.call_at(until, self._wake)
         try:
-            async with asyncio.timeout_at(until):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waits_until, self._waiter = -math.inf, None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _say(self, sentence: str) -> None:
         if sentence != self._trouble:

@@ -106,6 +106,10 @@ class RateLimit:
         """How many callers stand in line."""
         return len(self._line)
 
+    def take(self, now: float) -> bool:
+        """Take one token, if there is one and nobody stands in line for it."""
+        return not self._line and self._bucket.take(now)
+
     async def acquire(self, *, not_after: float | None = None) -> None:
         """Take one token, waiting for it if need be.
 
@@ -116,7 +120,7 @@ class RateLimit:
         now = loop.time()
         if not_after is not None and max(now, self._turn_at()) > not_after:
             raise self._too_late()
-        if not self._line and self._bucket.take(now):
+        if self.take(now):
             return
         await self._stand_in_line(loop)
         if not_after is not None and loop.time() > not_after:
@@ -173,11 +177,17 @@ class VerbLimits:
     reads: RateLimit
     writes: RateLimit
 
+    def admit_at_once(self, method: str, resource: Resource | None, now: float) -> bool:
+        """Whether such a request may leave without any wait; if so, it has been counted."""
+        return resource == LEASES or self._bucket(method).take(now)
+
     async def admit(
         self, method: str, resource: Resource | None, *, not_after: float | None = None
     ) -> None:
         """Return when a request of this HTTP method may leave. Raises ``TooLate``."""
         if resource == LEASES:
             return
-        bucket = self.reads if method in ("GET", "HEAD") else self.writes
-        await bucket.acquire(not_after=not_after)
+        await self._bucket(method).acquire(not_after=not_after)
+
+    def _bucket(self, method: str) -> RateLimit:
+        return self.reads if method in ("GET", "HEAD") else self.writes

@@ -14,7 +14,7 @@ at the moment, for people, and the cache's ``age`` says how old its picture has 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, NoReturn, assert_never, cast
 
@@ -33,8 +33,10 @@ from backstay.seam.errors import TimedOut
 
 _log = logging.getLogger("backstay.reflector")
 
-# How many events are taken, at most, before others have their turn.
+# How many events are taken, at most, before others have their turn; and as how many it counts to
+# have read the bytes of some.
 _SLICE = 250
+_READING = 25
 
 # A stream that did not last as long as this was no success, whatever it brought.
 _LASTING = 1.0
@@ -106,7 +108,7 @@ class Reflector(Generic[W, R]):
         """Until cancelled."""
         while True:
             try:
-                happening = await self._perform()
+                happening = await self._performance()
             except KubeError as error:
                 happening = watch.Failed(error)
             turn = watch.step(self.state, happening)
@@ -116,20 +118,19 @@ class Reflector(Generic[W, R]):
             self.state = turn.state
             await self._pause(turn)
 
-    async def _perform(self) -> watch.Happening:
+    def _performance(self) -> Awaitable[watch.Happening]:
+        """Of what the state says."""
         match self.state:
             case watch.Begin():
-                self._staged = self.cache.replacement()
-                self._begun_at = asyncio.get_running_loop().time()
-                return watch.Started()
+                return self._begin()
             case watch.Paging(token):
-                return await self._read_page(token)
+                return self._read_page(token)
             case watch.Streaming():
-                return await self._read_stream()
+                return self._read_stream()
             case watch.Watching(version):
-                return await self._follow(version)
+                return self._follow(version)
             case watch.Resuming(version):
-                return await self._ask_where_it_stands(version)
+                return self._ask_where_it_stands(version)
             case _:
                 assert_never(self.state)
 
@@ -147,6 +148,11 @@ class Reflector(Generic[W, R]):
 
     # A full picture
 
+    async def _begin(self) -> watch.Happening:
+        self._staged = self.cache.replacement()
+        self._begun_at = asyncio.get_running_loop().time()
+        return watch.Started()
+
     async def _read_page(self, token: str | None) -> watch.Happening:
         page = await self._list(limit=self._page_size, token=token, timeout=_PAGE_TIMEOUT)
         await _give_way()
@@ -162,6 +168,7 @@ class Reflector(Generic[W, R]):
             last = await self._absorb(lines, self._stage)
         if last is None:
             return watch.Ended(productive=False)
+        await asyncio.sleep(0)
         await self._complete(last.version)
         return watch.PictureComplete(last.version)
 
@@ -277,15 +284,18 @@ class Reflector(Generic[W, R]):
 
     async def _absorb(self, lines: Lines, take: Callable[[Change[R]], bool]) -> Change[R] | None:
         """Hands over what comes, until ``take`` has had enough; None if it ended before."""
+        loop, done = asyncio.get_running_loop(), 0
         while (batch := await lines.read(self._idle)) is not None:
-            self._read_at = asyncio.get_running_loop().time()
-            for count, change in enumerate(self._projection.changes(batch, call=lines.call), 1):
+            self._read_at = loop.time()
+            # Over all batches: where bytes have arrived already, to read is not to wait.
+            done += _READING
+            for change in self._projection.changes(batch, call=lines.call):
                 if take(change):
                     return change
-                if count % _SLICE == 0:
+                done += 1
+                if done >= _SLICE:
+                    done = 0
                     await asyncio.sleep(0)
-            # Also after a small batch: where bytes have arrived already, to read is not to wait.
-            await asyncio.sleep(0)
         return None
 
 

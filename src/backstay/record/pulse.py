@@ -2,11 +2,13 @@
 
 A loop that is held up answers no probe, which a prober sees by itself. What it does not see is
 that everything else was late: renewals, looks at leases, decisions. The pulse beats once a second
-and notes by how much it was late.
+and notes by how much it was late. It is a timer that sets itself again, and no task that sleeps:
+nothing else here is done so often.
 """
 
 import asyncio
 import math
+from collections import deque
 
 _PERIOD = 1.0
 _REMEMBERED = 60
@@ -17,7 +19,7 @@ class Pulse:
 
     def __init__(self) -> None:
         self._beat_at = -math.inf
-        self._late: list[float] = []
+        self._late: deque[float] = deque(maxlen=_REMEMBERED)
 
     @property
     def worst(self) -> float:
@@ -30,9 +32,18 @@ class Pulse:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def beat() -> None:
+            nonlocal timer
+            now = loop.time()
+            self._late.append(max(0.0, now - self._beat_at - _PERIOD))
+            self._beat_at = now
+            timer = loop.call_at(now + _PERIOD, beat)
+
         self._beat_at = loop.time()
-        while True:
-            await asyncio.sleep(_PERIOD)
-            late = loop.time() - self._beat_at - _PERIOD
-            self._late = [*self._late[1 - _REMEMBERED :], max(0.0, late)]
-            self._beat_at = loop.time()
+        timer = loop.call_at(self._beat_at + _PERIOD, beat)
+        try:
+            await loop.create_future()
+        finally:
+            timer.cancel()

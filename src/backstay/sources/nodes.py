@@ -14,7 +14,7 @@ seconds instead: at a thousand nodes a watch on them would cost more than all th
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -93,7 +93,7 @@ def _see(tracks: dict[str, _Track], node: str, value: str, version: str, now: fl
 class NodeSource:
     """See the module. ``run`` keeps it up to date, with a look at the leases every ``interval``
     seconds; ``on_look`` is called after each, and ``saw`` is told the version that it showed. A
-    node counts as lively for ``window`` seconds after it was seen to renew."""
+    node counts as lively until it was not seen to renew for ``window`` seconds."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ class NodeSource:
         return [row.key for row in self.cache]
 
     @property
-    def lively(self) -> Collection[str]:
-        """The nodes that were seen to renew their lease of late."""
+    def lively(self) -> Set[str]:
+        """The nodes that were seen to renew their lease of late: none of them is silent."""
         return self._lively
 
     def age(self, now: float) -> float:
@@ -209,14 +209,19 @@ class NodeSource:
         if self._looked_at is not None and started - self._looked_at > _GAP * self._interval:
             self._counting_since = started
         self._looked_at = started
+        leases, window = self._leases, self._window
         for sight in sights:
-            self._see_lease(sight, started)
-        for gone in self._leases.keys() - {sight.key for sight in sights}:
-            del self._leases[gone]
+            track = leases.get(sight.key)
+            # As a rule nothing is new: a lease is looked at more often than it is renewed.
+            if track is None or track.value != sight.renewed:
+                self._see_lease(sight, started)
+        if len(leases) > len(sights):
+            for gone in leases.keys() - {sight.key for sight in sights}:
+                del leases[gone]
         self._lively = {
             name
-            for name, track in self._leases.items()
-            if track.changed_at is not None and track.changed_at >= started - self._window
+            for name, track in leases.items()
+            if track.changed_at is not None and started - track.changed_at < window
         }
         self.looks += 1
         self._on_look()
