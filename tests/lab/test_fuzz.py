@@ -18,16 +18,13 @@ from backstay.lab.scenario import Do, dump, load
 CHUNK = 20
 CHUNKS = 5
 
-CHEAP = 172
+CHEAP = 98
 """A seed whose case is short, and shows the bug below."""
 
 SILENCE = next(bug.name for bug in BUGS if bug.name.startswith("silence"))
 
 NEVER_DRAWN = {Do.DELETE_NODE, Do.FORCE_DELETE}
 """They start a second copy whatever we do."""
-
-RARE = {Do.STOP_SATELLITE, Do.START_SATELLITE, Do.EVICT_SATELLITE, Do.ALLOW_TWO_BETWEEN}
-"""What need not come up for a while."""
 
 
 def _python(code: str, *arguments: str, hash_seed: str) -> str:
@@ -92,7 +89,7 @@ def test_cases_are_small_and_can_be_written_down() -> None:
 def test_everything_that_can_happen_is_drawn_sooner_or_later() -> None:
     steps = [step for seed in range(2_000) for step in draw(seed).steps]
     drawn = {step.do for step in steps}
-    assert set(Do) - drawn - RARE == NEVER_DRAWN
+    assert set(Do) - drawn == NEVER_DRAWN
     waiting = Counter(step.waits for step in steps)
     assert 0.05 < waiting[True] / len(steps) < 0.5
 

@@ -7,8 +7,8 @@ That a node cannot write at the moment at which its pod is removed is what other
   is gone now and then, and comes back to what was taken from it.
 * **EvidenceScope**: quorum was on and two primaries were forbidden, wherever that is set, but for
   as long as a look may be old. Otherwise nothing keeps it from writing a moment later.
-* **NoBystander**: Kubernetes had missed the node, too. One that is cut off from its storage alone
-  is there: its pods are its own kubelet's to end.
+* **NoBystander**: Kubernetes had missed the node, too, when whoever acts looked last. One that is
+  cut off from its storage alone is there: its pods are its own kubelet's to end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -97,7 +97,7 @@ class DrbdsWord:
         pod = self._witness.stored(PODS.label, asked.key[1], asked.key[0])
         if asked.method != "DELETE" or pod is None or not self._rests_on_drbd(pod, asked):
             return
-        silent = asked.sent - self._witness.renewed_at(_node_of(pod))
+        silent = asked.sent - self._witness.seen_renewed_at(asked, _node_of(pod))
         if silent < self._witness.times.confirmed:
             yield (
                 "NoBystander",

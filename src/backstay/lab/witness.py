@@ -348,6 +348,14 @@ class Witness:
         """When its lease was last renewed."""
         return max((each.at for each in self._renewed.get(node, ())), default=-math.inf)
 
+    def seen_renewed_at(self, by: Asked, node: str) -> float:
+        """The same, as far as whoever asks could see, if that one has looked just now."""
+        look = self.lease_look(by, node)
+        if look is None or by.sent - look.at > self.times.fresh:
+            return self.renewed_at(node)
+        seen = (each.at for each in self._renewed.get(node, ()) if each.version <= look.version)
+        return max(seen, default=-math.inf)
+
     def _heard_at(self, by: Asked, node: str) -> float:
         """When the API had last heard of it, as far as whoever asks could see."""
         seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)

@@ -3,11 +3,7 @@
 from collections.abc import Iterator
 
 from backstay.lab.fuzz.scene import Scene, rounded, step
-from backstay.lab.linstor_fuzz import disturbed
 from backstay.lab.scenario import Do, Step
-
-_REPLICATION = 120.0
-"""Seconds in which all that happens to DRBD and to LINSTOR has happened."""
 
 
 def blocks_are_written(scene: Scene) -> Iterator[Step]:
@@ -54,10 +50,3 @@ def fenced_by_others(scene: Scene) -> Iterator[Step]:
     at += dice.between(25, 45)
     yield step(at, Do.FENCE, node=node)
     yield step(at + dice.between(10, 25), Do.BOOT, node=node)
-
-
-def replication_fails(scene: Scene) -> Iterator[Step]:
-    """See ``linstor_fuzz.py``."""
-    if scene.opening.linstor is None:
-        return
-    yield from disturbed(scene.dice, scene.nodes, controllers=len(scene.ours), until=_REPLICATION)

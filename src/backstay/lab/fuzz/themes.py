@@ -7,7 +7,17 @@ own stories is always told, and often one of the theme ``everything`` is laid ov
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backstay.lab.fuzz import deaths, guests, leaders, people, silence, storage, words, worlds
+from backstay.lab.fuzz import (
+    deaths,
+    guests,
+    leaders,
+    people,
+    replication,
+    silence,
+    storage,
+    words,
+    worlds,
+)
 from backstay.lab.fuzz.scene import LONGEST, Story, Weighted
 from backstay.lab.scenario import Scenario
 from backstay.sim.chance import Chance
@@ -115,6 +125,6 @@ THEMES: tuple[Theme, ...] = (
         "meddling", 1, worlds.mixed,
         [(2, people.incident_is_deleted), (1, people.somebody_meddles)], patience=0.7,
     ),
-    Theme("replicated volumes", 5, worlds.on_linstor, [(1, storage.replication_fails)]),
+    Theme("replicated volumes", 7, replication.world, replication.STORIES, lasts=replication.LASTS),
     Theme("everything", 3, worlds.rich, FOREIGN, patience=0.3),
 )  # fmt: skip

@@ -11,7 +11,6 @@ import msgspec
 
 from backstay.lab.fuzz.policies import with_policies
 from backstay.lab.fuzz.scene import LONGEST, Weighted, weighted
-from backstay.lab.linstor_fuzz import replicated
 from backstay.lab.scenario import (
     VIRT_CONTROLLER,
     CalicoSpec,
@@ -213,12 +212,6 @@ def attached(dice: Chance) -> Scenario:
     detach = dice.pick(("OutOfServiceTaint", "OutOfServiceTaint", "Attachments"))
     policy = PolicySpec(config={"defaults": {"detach": detach}})
     return msgspec.structs.replace(_cluster(3, Workloads(vms=vms)), policy=policy)
-
-
-def on_linstor(dice: Chance) -> Scenario:
-    world = small(dice)
-    linstor, workloads = replicated(dice, world.nodes, world.workloads)
-    return msgspec.structs.replace(world, linstor=linstor, workloads=workloads)
 
 
 # Rich ones

@@ -1,0 +1,370 @@
+"""Volumes that DRBD replicates: where they are, and what becomes of them and of LINSTOR.
+
+The first node has the most to lose, and nobody vouches for its death: what is done about it rests
+on DRBD's word alone. Each story has a *beginning*, which is how the node is missed, and in most of
+them something comes *amid* that: somebody changes a setting on which DRBD's word rests, LINSTOR is
+deaf, garbled or gone, a satellite restarts, the node is back. Each by itself is what storage
+engineers see.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from backstay.lab.fuzz.scene import LONGEST, Scene, Story, Weighted, step, weighted
+from backstay.lab.linstor_spec import USUAL_CLASS, Level, LinstorClass, LinstorSpec, What
+from backstay.lab.scenario import Claim, Deployment, Scenario, StatefulSet, Step, Vm, Workloads
+from backstay.lab.verbs import After, Do
+from backstay.sim.chance import Chance
+
+LASTS = 105.0
+"""Seconds in which DRBD notices that a node is gone, the grace passes, and something is done."""
+
+_OTHER_CLASS = "gold"
+_EXPORTED = "exported"
+_LEVELS: tuple[Level, ...] = ("resource", "resource", "group", "controller")
+
+
+# What there is
+
+
+def world(dice: Chance) -> Scenario:
+    """A database and mostly a VM on the first node, whose disks are LINSTOR's, all or some; or
+    something that has its files over NFS."""
+    nodes = tuple(f"n{number + 1}" for number in range(4 if dice.happens(0.5) else 3))
+    first = nodes[0]
+    sets = [StatefulSet(name="db", node=first, claims=(Claim.LINSTOR,))]
+    if dice.happens(0.4):
+        files = (Claim.LINSTOR_SHARED,)
+        sets.append(StatefulSet(name="cms", node=first, claims=files, storage_class=_EXPORTED))
+    return Scenario(
+        name="",
+        question="",
+        nodes=nodes,
+        workloads=Workloads(
+            vms=_vms(dice, first),
+            stateful_sets=tuple(sets),
+            deployments=(Deployment(name="web", node=first),) if dice.happens(0.7) else (),
+        ),
+        linstor=_linstor(dice, nodes),
+        controllers=2 if dice.happens(0.1) else 1,
+        until=LONGEST,
+    )
+
+
+def _vms(dice: Chance, node: str) -> tuple[Vm, ...]:
+    if dice.happens(0.2):
+        return ()
+    own = _OTHER_CLASS if dice.happens(0.3) else USUAL_CLASS
+    return (Vm(name="till", node=node, claims=weighted(dice, _CLAIMS), storage_class=own),)
+
+
+_CLAIMS: Weighted[tuple[Claim, ...]] = [
+    (6, (Claim.LINSTOR, Claim.SINGLE)),
+    (1, (Claim.LINSTOR,)),
+    (1, (Claim.LINSTOR_SHARED,)),
+]
+
+
+def _linstor(dice: Chance, nodes: Sequence[str]) -> LinstorSpec:
+    return LinstorSpec(
+        controller=nodes[0] if dice.happens(0.5) else dice.pick(nodes[1:]),
+        classes={
+            USUAL_CLASS: _bound(dice, nodes),
+            _OTHER_CLASS: _unbound(dice, nodes) if dice.happens(0.3) else _bound(dice, nodes),
+            _EXPORTED: LinstorClass(exported_by=dice.pick(nodes[:3])),
+        },
+        upper_case=dice.happens(0.2),
+    )
+
+
+def _bound(dice: Chance, nodes: Sequence[str]) -> LinstorClass:
+    """A class whose volumes are taken care of as they should be."""
+    return LinstorClass(
+        level=dice.pick(_LEVELS),
+        on_no_quorum="io-error" if dice.happens(0.2) else "suspend-io",
+        outdated_primary="disconnect" if dice.happens(0.2) else "force-secondary",
+        renamed=dice.happens(0.2),
+        **_placement(dice, nodes),
+    )
+
+
+def _unbound(dice: Chance, nodes: Sequence[str]) -> LinstorClass:
+    """One that somebody has set up in haste."""
+    wrong: dict[str, Any] = dice.pick(_WRONGS)
+    return msgspec.structs.replace(_bound(dice, nodes), **wrong)
+
+
+_WRONGS: tuple[dict[str, Any], ...] = (
+    {"quorum": "off"},
+    {"quorum": "1"},
+    {"quorum": "all"},
+    {"level": "nowhere"},
+    {"two_primaries": True},
+)
+
+
+def _placement(dice: Chance, nodes: Sequence[str]) -> dict[str, Any]:
+    """Three disks; or two and a tie-breaker; or two elsewhere, and the first node has none."""
+    first, second, third = nodes[:3]
+    placements: Weighted[dict[str, Any]] = [
+        (6, {}),
+        (3, {"replicas": (first, second), "tie_breaker": third}),
+        (1, {"replicas": (second, third)}),
+    ]
+    return weighted(dice, placements)
+
+
+# How the first node is missed
+
+Part = Callable[[Scene, float], Iterator[Step]]
+"""What happens from a moment on."""
+
+
+def _dies(scene: Scene, at: float) -> Iterator[Step]:
+    yield step(at, Do.KILL, node=scene.nodes[0])
+    if scene.dice.happens(0.2):
+        yield step(at + scene.dice.between(5, 90), Do.BOOT, node=scene.nodes[0])
+
+
+def _is_cut_off(scene: Scene, at: float) -> Iterator[Step]:
+    """It hears nobody, and lives."""
+    yield step(at, Do.CUT, node=scene.nodes[0])
+    if scene.dice.happens(0.3):
+        yield _later(scene.dice, step(at, Do.HEAL, node=scene.nodes[0]))
+
+
+def _is_back_without_storage(scene: Scene, at: float) -> Iterator[Step]:
+    """The same, and when all else is mended, DRBD's network is not, for another minute."""
+    dice, first = scene.dice, scene.nodes[0]
+    yield step(at, Do.CUT, node=first)
+    yield from _from_all(scene, at, Do.CUT_REPLICATION)
+    at += dice.between(65, 75)
+    yield step(at, Do.HEAL, node=first)
+    yield from _from_all(scene, at + dice.between(50, 60), Do.MEND_REPLICATION)
+
+
+def _stalls(scene: Scene, at: float) -> Iterator[Step]:
+    """Its programs are not heard, while its kernel goes on; and DRBD loses the others."""
+    yield step(at, scene.dice.pick(_SILENCES), node=scene.nodes[0])
+    yield from _from_all(scene, at, Do.CUT_REPLICATION)
+
+
+_SILENCES = (Do.FREEZE, Do.FREEZE, Do.FREEZE, Do.FREEZE, Do.CUT_API, Do.KILL_KUBELET)
+
+
+def _comes_and_goes(scene: Scene, at: float) -> Iterator[Step]:
+    """The same, and its links to the others do not stay as they are."""
+    yield from _stalls(scene, at)
+    for _ in range(1 + scene.dice.below(2)):
+        at += scene.dice.between(18, 45)
+        yield from _from_all(scene, at, Do.MEND_REPLICATION)
+        at += scene.dice.between(6, 12)
+        yield from _from_all(scene, at, Do.CUT_REPLICATION)
+
+
+def _keeps_a_friend(scene: Scene, at: float) -> Iterator[Step]:
+    """It is not heard, and one of its links is gone: another replica still lends it its vote. The
+    satellite there may be away."""
+    dice, first, peers = scene.dice, scene.nodes[0], scene.nodes[1:3]
+    friend, left = peers if dice.happens(0.5) else peers[::-1]
+    yield step(at, dice.pick(_SILENCES), node=first)
+    do = Do.MUTE_REPLICATION if dice.happens(0.2) else Do.CUT_REPLICATION
+    yield step(at, do, node=first, peer=left)
+    if dice.happens(0.6):
+        yield step(at, Do.CUT_REPLICATION, node=friend, peer=left)
+        yield step(at + dice.between(0, 5), Do.STOP_SATELLITE, node=friend)
+        if dice.happens(0.2):
+            yield step(at + dice.between(10, 80), Do.START_SATELLITE, node=friend)
+
+
+def _friend_hangs(scene: Scene, _: float) -> Iterator[Step]:
+    """Two nodes lose each other, and one of them hangs, which LINSTOR does not notice. They find
+    each other again for DRBD, and lose the third, which is all that is heard."""
+    first, second, third = scene.nodes[:3]
+    yield step(0, Do.CUT_REPLICATION, node=first, peer=second)
+    at = scene.dice.between(14, 18)
+    yield step(at, Do.STAY_ONLINE, node=second)
+    yield step(at, Do.FREEZE, node=second)
+    yield step(at + 0.5, Do.MEND_REPLICATION, node=first, peer=second)
+    at += scene.dice.between(6, 9)
+    yield step(at, Do.FREEZE, node=first)
+    for peer in (first, second):
+        yield step(at, Do.CUT_REPLICATION, node=third, peer=peer)
+
+
+def _loses_its_storage(scene: Scene, at: float) -> Iterator[Step]:
+    """And nothing else: Kubernetes hears of it as ever."""
+    yield from _from_all(scene, at, Do.CUT_REPLICATION)
+
+
+def _loses_the_api(scene: Scene, at: float) -> Iterator[Step]:
+    """And nothing else: DRBD and LINSTOR there go on, and the machine answers."""
+    yield step(at, scene.dice.pick((Do.CUT_API, Do.KILL_KUBELET)), node=scene.nodes[0])
+
+
+def _most_are_silent(scene: Scene, at: float) -> Iterator[Step]:
+    """It is cut off, and the API hears nothing of the others: one of them may have LINSTOR."""
+    first, *others = scene.nodes
+    yield step(at, Do.CUT, node=first)
+    for node in others:
+        yield step(at + scene.dice.between(0, 5), Do.CUT_API, node=node)
+
+
+# What comes amid that
+
+
+def _settings_change(scene: Scene, at: float) -> Iterator[Step]:
+    """Before it happens, or while DRBD's word has to last."""
+    dice, (first, *others) = scene.dice, scene.nodes
+    moment = dice.between(0, at) if dice.happens(0.4) else at + dice.between(20, 45)
+    setting = weighted(dice, _SETTINGS)
+    if setting is Do.FREE_REPLICA:
+        yield step(moment, setting, node=first)
+    elif setting is Do.ALLOW_TWO_BETWEEN:
+        yield step(moment, setting, node=first, peer=dice.pick(others))
+    else:
+        yield step(moment, Do.LINSTOR, what=setting)
+
+
+_SETTINGS: Weighted[Do | What] = [
+    (3, What.QUORUM_OFF),
+    (2, What.ALLOW_TWO_PRIMARIES),
+    (2, Do.FREE_REPLICA),
+    (1, Do.ALLOW_TWO_BETWEEN),
+    (1, What.QUORUM_ON),
+]
+
+
+def _linstor_is_lost(scene: Scene, at: float) -> Iterator[Step]:
+    """For long, and the node is back with the others for DRBD, which nobody can ask."""
+    dice = scene.dice
+    at += dice.between(25, 40)
+    seconds = round(dice.between(5, 60), 1)
+    yield step(at, Do.LINSTOR, what=dice.pick(_TROUBLES), seconds=seconds)
+    if dice.happens(0.7):
+        yield from _from_all(scene, at + dice.between(0.5, 3), Do.MEND_REPLICATION)
+    if dice.happens(0.3):
+        yield step(at + dice.between(10, 60), Do.LINSTOR, what=What.WELL)
+
+
+_TROUBLES = (
+    What.REFUSE, What.SLOW, What.HTML, What.REDIRECT, What.UNAUTHORIZED, What.FORBIDDEN,
+    What.BROKEN, What.UNAVAILABLE, What.SILENT, What.BREAKS_OFF, What.GARBLED, What.EMPTY,
+    What.HUGE_NUMBERS, What.ERROR_EVENT, What.LATE_HEAD,
+)  # fmt: skip
+
+
+def _linstor_stumbles(scene: Scene, at: float) -> Iterator[Step]:
+    dice = scene.dice
+    for _ in range(1 + dice.below(3)):
+        yield _amid(dice, step(at + dice.between(0, 70), Do.LINSTOR, what=dice.pick(_STUMBLES)))
+
+
+_STUMBLES = (What.KILL, What.CUT_STREAMS, What.END_STREAMS, What.SILENCE_STREAMS)
+
+
+def _satellite_restarts(scene: Scene, at: float) -> Iterator[Step]:
+    """Or it stays away for so long that LINSTOR gives it up."""
+    dice, node = scene.dice, scene.dice.pick(scene.nodes)
+    at += dice.between(0, 60)
+    yield step(at, Do.STOP_SATELLITE, node=node)
+    if dice.happens(0.2):
+        yield step(at + dice.between(5, 20), Do.EVICT_SATELLITE, node=node)
+    if dice.happens(0.7):
+        yield step(at + dice.between(1, 20), Do.START_SATELLITE, node=node)
+
+
+def _others_lose_each_other(scene: Scene, at: float) -> Iterator[Step]:
+    dice, ends = scene.dice, {"node": scene.nodes[1], "peer": scene.nodes[2]}
+    at += dice.between(0, 50)
+    yield step(at, Do.CUT_REPLICATION, **ends)
+    if dice.happens(0.7):
+        yield _amid(dice, step(at + dice.between(5, 30), Do.MEND_REPLICATION, **ends))
+
+
+def _export_moves(scene: Scene, at: float) -> Iterator[Step]:
+    """The NFS server starts elsewhere, and whoever is connected goes on there."""
+    dice = scene.dice
+    yield step(at + dice.between(10, 90), Do.SERVE_EXPORTS, node=dice.pick(scene.nodes[1:]))
+
+
+def _drbd_is_back(scene: Scene, at: float) -> Iterator[Step]:
+    for mended in _from_all(scene, at, Do.MEND_REPLICATION):
+        yield _later(scene.dice, mended)
+
+
+def _node_is_back(scene: Scene, at: float) -> Iterator[Step]:
+    for do in (Do.THAW, Do.HEAL, Do.START_KUBELET):
+        yield _later(scene.dice, step(at, do, node=scene.nodes[0]))
+
+
+_ANYTHING: Weighted[Part] = [
+    (7, _settings_change),
+    (5, _linstor_is_lost),
+    (1, _linstor_stumbles),
+    (1, _export_moves),
+    (1, _satellite_restarts),
+    (1, _others_lose_each_other),
+    (1, _drbd_is_back),
+    (1, _node_is_back),
+]
+_LITTLE: Weighted[Part] = [
+    (1, _linstor_stumbles),
+    (1, _satellite_restarts),
+    (1, _node_is_back),
+]
+
+
+# Stories
+
+
+def _story(beginning: Part, amid: Weighted[Part], *, often: float, heard: bool = False) -> Story:
+    """``often`` is how often something comes amid it. Unless the machine is to be ``heard``, it
+    mostly is not: then DRBD is all that speaks for a node."""
+
+    def story(scene: Scene) -> Iterator[Step]:
+        dice, at = scene.dice, scene.dice.between(2, 8)
+        yield from beginning(scene, at)
+        if dice.happens(often):
+            yield from weighted(dice, amid)(scene, at)
+        if not heard and dice.happens(0.9):
+            yield from scene.all_of_us(0, Do.FIREWALL)
+
+    return story
+
+
+STORIES: Weighted[Story] = [
+    (2, _story(_dies, _ANYTHING, often=0.5)),
+    (4, _story(_is_cut_off, _ANYTHING, often=0.7)),
+    (2, _story(_is_back_without_storage, _LITTLE, often=0.1)),
+    (8, _story(_stalls, _ANYTHING, often=0.9)),
+    (2, _story(_comes_and_goes, _LITTLE, often=0.1)),
+    (4, _story(_keeps_a_friend, _LITTLE, often=0.3)),
+    (2, _story(_friend_hangs, _LITTLE, often=0.1)),
+    (1, _story(_loses_its_storage, _LITTLE, often=0.4)),
+    (2, _story(_loses_the_api, _LITTLE, often=0.3, heard=True)),
+    (1, _story(_most_are_silent, _LITTLE, often=0.1, heard=True)),
+]
+
+
+def _later(dice: Chance, back: Step) -> Step:
+    """Within the grace, or between two writes of ours, or afterwards."""
+    return _amid(dice, msgspec.structs.replace(back, at=round(back.at + dice.between(10, 95), 1)))
+
+
+def _amid(dice: Chance, planned: Step) -> Step:
+    """Some wait for a write of ours."""
+    if not dice.happens(0.4):
+        return planned
+    return msgspec.structs.replace(planned, after=dice.pick(_MOMENTS))
+
+
+_MOMENTS = (After.INTENT, After.TAINT, After.MARK, After.REMOVAL)
+
+
+def _from_all(scene: Scene, at: float, do: Do) -> Iterator[Step]:
+    """Between the first node and every other."""
+    for peer in scene.nodes[1:]:
+        yield step(at, do, node=scene.nodes[0], peer=peer)
