@@ -21,7 +21,6 @@ from backstay.lab.fuzz import SIBLINGS
 from backstay.seam.exec import Command, Exec
 from backstay.seam.real import open_seams, run
 from backstay.seam.system import boot_time
-from backstay.sim.hash_seed import reexec_with_fixed_hash_seed
 
 _SHRINK_SECONDS = 30.0
 _AT_A_TIME = 20 * SIBLINGS
@@ -59,7 +58,6 @@ def command(
     """
     if bug and bug not in {each.name for each in BUGS}:
         raise click.UsageError(f"there is no bug {bug!r}: 'backstay sim bugs' lists them.")
-    reexec_with_fixed_hash_seed()
     amount = seeds or (_ENDLESS if seconds else 100)
     began = boot_time()
     time_is_up = _after(seconds)

@@ -19,7 +19,6 @@ from backstay.lab.play import Played, play
 from backstay.lab.scenario import BadScenario, Scenario, load
 from backstay.seam.files import Files
 from backstay.seam.real import open_seams, run
-from backstay.sim.hash_seed import reexec_with_fixed_hash_seed
 
 
 @click.command(name="run")
@@ -35,7 +34,6 @@ def command(files: tuple[str, ...], everything: bool, seed: int | None, output: 
     """
     if bool(files) == everything:
         raise click.UsageError("Name what to play, such as node-dies, or say --all.")
-    reexec_with_fixed_hash_seed()
     scenarios = run(_read_all(files or tuple(shipped.names())))
     if seed is not None:
         scenarios = [msgspec.structs.replace(each, seed=seed) for each in scenarios]
