@@ -11,7 +11,7 @@ JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup check format test soak bench control-plane go lock clean
+.PHONY: help demo setup check format test soak hunt bench control-plane go lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ SECONDS ?= 600
 FIRST   ?= $(shell date +%s)000
 soak: $(VENV)/dev.stamp ## play disasters drawn by chance on all cores, for SECONDS=600
 	$(BIN)/backstay sim fuzz --seconds $(SECONDS) --first $(FIRST) --jobs $$(nproc) --corpus .fuzz
+
+hunt: $(VENV)/dev.stamp ## count how many cases of chance it takes to catch each deliberate bug
+	$(BIN)/backstay sim hunt --jobs $$(nproc)
 
 bench: $(VENV)/bench.stamp ## measure, beside our peers, and write bench/results.json
 	$(BIN)/python -m bench

@@ -16,6 +16,7 @@ EXIT_BROKEN = 4
 _COMMANDS = {
     "bugs": "List the deliberate bugs, and the invariant that catches each.",
     "fuzz": "Play disasters that are drawn by chance, each from a seed.",
+    "hunt": "Count how many cases of chance it takes to catch each deliberate bug.",
     "run": "Play scenarios, and print what happened when.",
 }
 

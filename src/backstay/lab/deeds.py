@@ -6,7 +6,7 @@ it made no sense at that moment. What people want of an API that is away fails, 
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from backstay.lab.cluster import NAMESPACE
 from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
+from backstay.lab.witness import workload_of
 from backstay.model.labels import PROTECT, TAINT
 from backstay.settings import Settings
 from backstay.sim.api.store import Snapshot
@@ -412,6 +413,8 @@ class Deeds:
     async def _take_address(self, step: Step) -> str:
         calico = self._cluster.calico
         assert calico is not None, "a scenario without Calico has no such step"
+        if any(self._runs(step.workload)):
+            return ""
         for pod in self._pods(step.workload):
             body = (await self._client.get(PODS, pod, namespace=NAMESPACE)).json()
             said = body["metadata"].get("annotations") or {}
@@ -453,6 +456,11 @@ class Deeds:
         for pod in self._pods(workload):
             await self._client.merge_patch(PODS, pod, body, namespace=NAMESPACE)
         return f"labels the pod of {workload} with {PROTECT}={value}"
+
+    def _runs(self, workload: str) -> Iterator[bool]:
+        """Of each container that runs anywhere, whether it is of this one."""
+        for each in self._cluster.truth.running():
+            yield self._stage.named(workload_of(each)) == workload
 
     def _pods(self, workload: str) -> list[str]:
         pods = [stored.object for stored in self._cluster.store.all(PODS.label)]

@@ -100,7 +100,8 @@ class Do(StrEnum):
     FORCE_DELETE = "force-delete"
     """Somebody deletes the pods of a workload without grace, as with kubectl --force."""
     TAKE_ADDRESS = "take-address"
-    """Somebody takes the addresses of a VM back with calicoctl, and starts a pod with them."""
+    """Somebody takes the addresses of a VM that is down back with calicoctl, and starts a pod with
+    them."""
     GARBLE_ADDRESSES = "garble-addresses"
     """Somebody writes into a VM's template which addresses it is to have, and not as JSON."""
     WRITE_BLOCKS = "write-blocks"

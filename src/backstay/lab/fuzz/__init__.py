@@ -19,4 +19,4 @@ node that lives out of the API. The truth would show it, and it would say nothin
 from backstay.lab.fuzz.drawing import SIBLINGS as SIBLINGS
 from backstay.lab.fuzz.drawing import draw as draw
 from backstay.lab.fuzz.drawing import theme_of as theme_of
-from backstay.lab.fuzz.scene import LONGEST as LONGEST
+from backstay.lab.fuzz.scene import LONGEST_SILENCE as LONGEST_SILENCE

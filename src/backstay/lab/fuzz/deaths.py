@@ -83,14 +83,16 @@ def several_die(scene: Scene) -> Iterator[Step]:
     """At once, and somebody looks at them only when it is certain that they are silent."""
     dice, at = scene.dice, scene.dice.between(0, 3)
     dead = scene.nodes[: 2 + (dice.below(2) if len(scene.nodes) > 3 else 0)]
-    for node in dead[:-1]:
+    for node in dead:
         yield step(at, Do.KILL, node=node)
-    yield scene.in_our_midst(step(at, Do.KILL, node=dead[-1]))
-    if dice.happens(0.25):
+    if dice.happens(0.15):
         # For longer than any case: a clock that is wrong does not make it end.
         lifted = step(at + dice.between(10, 60), Do.RELEASE_STORM, seconds=10_000.0)
         yield scene.in_our_midst(lifted)
-    said = at + (dice.between(66, 75) if dice.happens(0.7) else noticed(scene))
+    said = at + (dice.between(66, 75) if dice.happens(0.8) else noticed(scene))
+    if dice.happens(0.8):
+        yield step(said, Do.CONFIRM_OFF)
+        return
     for node in dead:
         word = weighted(dice, WORDS)
         if word is not None:

@@ -24,7 +24,7 @@ _AFTERMATH: Mapping[Do, float] = {
     **dict.fromkeys(
         (
             Do.KILL, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET,
-            Do.KILL_SOURCE, Do.KILL_TARGET,
+            Do.KILL_SOURCE, Do.KILL_TARGET, Do.START_CONTROLLER,
         ),
         _NODE_IS_LOST,
     ),
@@ -75,8 +75,8 @@ def _steps(theme: Theme, scene: Scene) -> list[Step]:
     stories = [weighted(dice, theme.stories)]
     if dice.happens(_MORE_OF_IT):
         stories.append(weighted(dice, theme.stories))
-    if dice.happens(_SOMETHING_ELSE):
-        stories.append(weighted(dice, FOREIGN))
+    others = theme.others + (1 if dice.happens(_SOMETHING_ELSE) else 0)
+    stories += [weighted(dice, FOREIGN) for _ in range(others)]
     steps = [step for story in stories for step in story(scene) if step.at < LONGEST]
     if scene.opening.policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
         # It ends at a time of day: whoever sets our clock decides when, not we.
@@ -87,4 +87,5 @@ def _steps(theme: Theme, scene: Scene) -> list[Step]:
 def _end(theme: Theme, dice: Chance, steps: Sequence[Step]) -> float:
     shown = (step.at + _AFTERMATH.get(step.do, _SOON) for step in steps)
     patience = _PATIENCE if dice.happens(theme.patience) else 0.0
-    return min(LONGEST, rounded(max(theme.lasts, *shown, 0.0) + patience))
+    end = rounded(max(theme.lasts, *shown, 0.0) + patience)
+    return min(end, max(LONGEST, theme.lasts))

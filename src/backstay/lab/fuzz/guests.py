@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from backstay.lab.fuzz.scene import Scene, step
 from backstay.lab.scenario import Do, Step
 
-_HEARTBEAT = (65.0, 100.0)
-"""Seconds by which a heartbeat of virt-handler, which comes once a minute or two, has come."""
+_HEARTBEAT = (67.0, 85.0)
+"""Seconds by which a heartbeat of virt-handler, which comes once a minute, has come."""
 
 
 def kubelet_dies(scene: Scene) -> Iterator[Step]:
@@ -58,7 +58,7 @@ def guest_is_moved(scene: Scene) -> Iterator[Step]:
         return
     vm = dice.pick(scene.vms)
     yield step(at, Do.MIGRATE, workload=vm)
-    if dice.happens(0.7):
+    if dice.happens(0.8):
         yield step(at, dice.pick((Do.KILL_SOURCE, Do.KILL_SOURCE, Do.KILL_TARGET)), workload=vm)
         yield step(at + dice.between(15, 30), Do.CONFIRM_OFF)
 

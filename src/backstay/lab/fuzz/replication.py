@@ -1,8 +1,8 @@
 """Volumes that DRBD replicates: where they are, and what becomes of them and of LINSTOR.
 
 The first node has the most to lose, and nobody vouches for its death: what is done about it rests
-on DRBD's word alone. Each story has a *beginning*, which is how the node is missed, and in most of
-them something comes *amid* that: somebody changes a setting on which DRBD's word rests, LINSTOR is
+on DRBD's word alone. Each story has a *beginning*, which is how the node is missed, and many have
+something that comes *amid* that: somebody changes a setting on which DRBD's word rests, LINSTOR is
 deaf, garbled or gone, a satellite restarts, the node is back. Each by itself is what storage
 engineers see.
 """
@@ -32,10 +32,10 @@ _LEVELS: tuple[Level, ...] = ("resource", "resource", "group", "controller")
 def world(dice: Chance) -> Scenario:
     """A database and mostly a VM on the first node, whose disks are LINSTOR's, all or some; or
     something that has its files over NFS."""
-    nodes = tuple(f"n{number + 1}" for number in range(4 if dice.happens(0.5) else 3))
+    nodes = tuple(f"n{number + 1}" for number in range(4 if dice.happens(0.6) else 3))
     first = nodes[0]
     sets = [StatefulSet(name="db", node=first, claims=(Claim.LINSTOR,))]
-    if dice.happens(0.4):
+    if dice.happens(0.5):
         files = (Claim.LINSTOR_SHARED,)
         sets.append(StatefulSet(name="cms", node=first, claims=files, storage_class=_EXPORTED))
     return Scenario(
@@ -69,11 +69,13 @@ _CLAIMS: Weighted[tuple[Claim, ...]] = [
 
 def _linstor(dice: Chance, nodes: Sequence[str]) -> LinstorSpec:
     return LinstorSpec(
-        controller=nodes[0] if dice.happens(0.5) else dice.pick(nodes[1:]),
+        controller=nodes[0] if dice.happens(0.6) else dice.pick(nodes[1:]),
         classes={
             USUAL_CLASS: _bound(dice, nodes),
             _OTHER_CLASS: _unbound(dice, nodes) if dice.happens(0.3) else _bound(dice, nodes),
-            _EXPORTED: LinstorClass(exported_by=dice.pick(nodes[:3])),
+            _EXPORTED: LinstorClass(
+                exported_by=nodes[0] if dice.happens(0.7) else dice.pick(nodes[1:3])
+            ),
         },
         upper_case=dice.happens(0.2),
     )
@@ -151,7 +153,7 @@ def _stalls(scene: Scene, at: float) -> Iterator[Step]:
     yield from _from_all(scene, at, Do.CUT_REPLICATION)
 
 
-_SILENCES = (Do.FREEZE, Do.FREEZE, Do.FREEZE, Do.FREEZE, Do.CUT_API, Do.KILL_KUBELET)
+_SILENCES = (*([Do.FREEZE] * 6), Do.CUT_API, Do.KILL_KUBELET)
 
 
 def _comes_and_goes(scene: Scene, at: float) -> Iterator[Step]:
@@ -172,7 +174,7 @@ def _keeps_a_friend(scene: Scene, at: float) -> Iterator[Step]:
     yield step(at, dice.pick(_SILENCES), node=first)
     do = Do.MUTE_REPLICATION if dice.happens(0.2) else Do.CUT_REPLICATION
     yield step(at, do, node=first, peer=left)
-    if dice.happens(0.6):
+    if dice.happens(0.5):
         yield step(at, Do.CUT_REPLICATION, node=friend, peer=left)
         yield step(at + dice.between(0, 5), Do.STOP_SATELLITE, node=friend)
         if dice.happens(0.2):
@@ -229,10 +231,10 @@ def _settings_change(scene: Scene, at: float) -> Iterator[Step]:
 
 
 _SETTINGS: Weighted[Do | What] = [
-    (3, What.QUORUM_OFF),
-    (2, What.ALLOW_TWO_PRIMARIES),
-    (2, Do.FREE_REPLICA),
-    (1, Do.ALLOW_TWO_BETWEEN),
+    (6, What.QUORUM_OFF),
+    (5, What.ALLOW_TWO_PRIMARIES),
+    (4, Do.FREE_REPLICA),
+    (3, Do.ALLOW_TWO_BETWEEN),
     (1, What.QUORUM_ON),
 ]
 
@@ -243,9 +245,9 @@ def _linstor_is_lost(scene: Scene, at: float) -> Iterator[Step]:
     at += dice.between(25, 40)
     seconds = round(dice.between(5, 60), 1)
     yield step(at, Do.LINSTOR, what=dice.pick(_TROUBLES), seconds=seconds)
-    if dice.happens(0.7):
+    if dice.happens(0.8):
         yield from _from_all(scene, at + dice.between(0.5, 3), Do.MEND_REPLICATION)
-    if dice.happens(0.3):
+    if dice.happens(0.2):
         yield step(at + dice.between(10, 60), Do.LINSTOR, what=What.WELL)
 
 
@@ -300,35 +302,33 @@ def _node_is_back(scene: Scene, at: float) -> Iterator[Step]:
         yield _later(scene.dice, step(at, do, node=scene.nodes[0]))
 
 
-_ANYTHING: Weighted[Part] = [
-    (7, _settings_change),
-    (5, _linstor_is_lost),
+_MISHAPS: Weighted[Part] = [
     (1, _linstor_stumbles),
-    (1, _export_moves),
     (1, _satellite_restarts),
     (1, _others_lose_each_other),
+    (1, _export_moves),
     (1, _drbd_is_back),
     (1, _node_is_back),
 ]
-_LITTLE: Weighted[Part] = [
-    (1, _linstor_stumbles),
-    (1, _satellite_restarts),
-    (1, _node_is_back),
-]
+
+
+def _a_mishap(scene: Scene, at: float) -> Iterator[Step]:
+    yield from weighted(scene.dice, _MISHAPS)(scene, at)
 
 
 # Stories
 
 
-def _story(beginning: Part, amid: Weighted[Part], *, often: float, heard: bool = False) -> Story:
-    """``often`` is how often something comes amid it. Unless the machine is to be ``heard``, it
-    mostly is not: then DRBD is all that speaks for a node."""
+def _story(beginning: Part, *amid: Part, heard: bool = False) -> Story:
+    """Now and then there is a mishap besides. Unless the machine is to be ``heard``, it mostly is
+    not: then DRBD is all that speaks for a node."""
 
     def story(scene: Scene) -> Iterator[Step]:
         dice, at = scene.dice, scene.dice.between(2, 8)
-        yield from beginning(scene, at)
-        if dice.happens(often):
-            yield from weighted(dice, amid)(scene, at)
+        for part in (beginning, *amid):
+            yield from part(scene, at)
+        if dice.happens(0.15):
+            yield from _a_mishap(scene, at)
         if not heard and dice.happens(0.9):
             yield from scene.all_of_us(0, Do.FIREWALL)
 
@@ -336,16 +336,22 @@ def _story(beginning: Part, amid: Weighted[Part], *, often: float, heard: bool =
 
 
 STORIES: Weighted[Story] = [
-    (2, _story(_dies, _ANYTHING, often=0.5)),
-    (4, _story(_is_cut_off, _ANYTHING, often=0.7)),
-    (2, _story(_is_back_without_storage, _LITTLE, often=0.1)),
-    (8, _story(_stalls, _ANYTHING, often=0.9)),
-    (2, _story(_comes_and_goes, _LITTLE, often=0.1)),
-    (4, _story(_keeps_a_friend, _LITTLE, often=0.3)),
-    (2, _story(_friend_hangs, _LITTLE, often=0.1)),
-    (1, _story(_loses_its_storage, _LITTLE, often=0.4)),
-    (2, _story(_loses_the_api, _LITTLE, often=0.3, heard=True)),
-    (1, _story(_most_are_silent, _LITTLE, often=0.1, heard=True)),
+    (1, _story(_dies)),
+    (1, _story(_dies, _a_mishap)),
+    (1, _story(_dies, _settings_change)),
+    (1, _story(_is_cut_off)),
+    (2, _story(_is_cut_off, _a_mishap)),
+    (2, _story(_is_cut_off, _settings_change)),
+    (2, _story(_is_back_without_storage)),
+    (2, _story(_stalls, _a_mishap)),
+    (4, _story(_stalls, _settings_change)),
+    (5, _story(_stalls, _linstor_is_lost)),
+    (2, _story(_comes_and_goes)),
+    (5, _story(_keeps_a_friend)),
+    (3, _story(_friend_hangs)),
+    (1, _story(_loses_its_storage)),
+    (3, _story(_loses_the_api, heard=True)),
+    (2, _story(_most_are_silent, heard=True)),
 ]
 
 

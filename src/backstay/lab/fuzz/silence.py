@@ -12,8 +12,8 @@ from backstay.lab.scenario import Do, Step
 _SILENCES: Weighted[tuple[Do, Do]] = [
     (4, (Do.KILL, Do.BOOT)),
     (3, (Do.CUT, Do.HEAL)),
-    (2, (Do.CUT_API, Do.HEAL)),
-    (2, (Do.FREEZE, Do.THAW)),
+    (1, (Do.CUT_API, Do.HEAL)),
+    (1, (Do.FREEZE, Do.THAW)),
     (1, (Do.KILL_KUBELET, Do.START_KUBELET)),
 ]
 
@@ -24,6 +24,15 @@ def falls_silent(scene: Scene) -> Iterator[Step]:
     yield step(at, how, node=node)
     if dice.happens(0.15):
         yield step(at + dice.between(60, 170), back, node=node)
+
+
+def stands_still(scene: Scene) -> Iterator[Step]:
+    """All of its programs do, and its guests run on: connections are refused, or taken and not
+    answered."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 1.5)
+    yield step(at, Do.FREEZE, node=node)
+    if dice.happens(0.2):
+        yield step(at + dice.between(60, 170), Do.THAW, node=node)
 
 
 def nobody_reaches_it(scene: Scene) -> Iterator[Step]:

@@ -1,7 +1,7 @@
 """Themes: what a case is mostly about, and how often that is dealt.
 
 A theme joins the world in which something matters with the stories that bring it about. One of its
-own stories is always told, and often one of the theme ``everything`` is laid over it.
+own stories is always told, and often another of them, or one that can happen to anybody.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,22 @@ from backstay.lab.fuzz import (
     words,
     worlds,
 )
-from backstay.lab.fuzz.scene import LONGEST, Story, Weighted
+from backstay.lab.fuzz.scene import LONGEST_SILENCE, Story, Weighted
 from backstay.lab.scenario import Scenario
 from backstay.sim.chance import Chance
 
 
 @dataclass(frozen=True)
 class Theme:
-    """``cards`` is how often it is dealt in each round. With ``patience`` a case lasts until all
-    that was promised must have been kept; each ``lasts`` for so long at least."""
+    """``cards`` is how often it is dealt in each round, ``others`` how many stories from elsewhere
+    are laid over its own in any case. By a chance of ``patience`` a case lasts until all that was
+    promised must have been kept; it always ``lasts`` for so long."""
 
     name: str
     cards: int
     world: Callable[[Chance], Scenario]
     stories: Weighted[Story]
+    others: int = 0
     patience: float = 0.1
     lasts: float = 0.0
 
@@ -58,13 +60,14 @@ FOREIGN: Weighted[Story] = [
 """What can be laid over any theme."""
 
 THEMES: tuple[Theme, ...] = (
-    Theme("deaths", 2, worlds.mixed, [(1, deaths.node_dies)], patience=0.3),
+    Theme("deaths", 1, worlds.mixed, [(1, deaths.node_dies)], patience=0.3),
     Theme("words too early", 2, worlds.watched, [(1, words.armed_too_late)]),
     Theme(
-        "words that are wrong", 1, worlds.small,
+        "words that are wrong", 3, worlds.small,
         [
-            (2, words.wrongly_declared_dead), (2, words.said_before_it_booted),
-            (2, words.refuted_by_life), (1, deaths.node_seems_dead),
+            (3, words.wrongly_declared_dead), (2, words.said_before_it_booted),
+            (1, words.refuted_by_life), (2, words.refuted_by_an_answer),
+            (2, words.deaf_to_the_api), (1, deaths.node_seems_dead),
         ],
     ),
     Theme(
@@ -75,7 +78,7 @@ THEMES: tuple[Theme, ...] = (
         "leaders", 2, worlds.of_two,
         [
             (2, leaders.helper_dies_too), (3, leaders.helper_stands_still),
-            (1, leaders.lease_is_lost),
+            (2, leaders.lease_is_lost),
         ],
         patience=0.4,
     ),
@@ -93,32 +96,43 @@ THEMES: tuple[Theme, ...] = (
     Theme(
         "silence", 3, worlds.silent,
         [
-            (3, silence.falls_silent), (1, silence.nobody_reaches_it),
-            (1, silence.one_of_us_reaches_it_not), (1, silence.several_fall_silent),
+            (3, silence.falls_silent), (2, silence.stands_still),
+            (1, silence.nobody_reaches_it), (1, silence.one_of_us_reaches_it_not),
+            (2, silence.several_fall_silent),
         ],
-        lasts=LONGEST,
+        lasts=LONGEST_SILENCE,
     ),
     Theme(
-        "guests", 2, worlds.inhabited,
+        "silence that is not enough", 1, worlds.silent_and_bounded, [(1, silence.falls_silent)],
+        lasts=LONGEST_SILENCE,
+    ),
+    Theme(
+        "guests", 1, worlds.inhabited,
         [
             (2, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too),
-            (1, guests.guest_is_moved),
+            (2, guests.guest_is_moved),
         ],
-        lasts=150.0,
+        lasts=100.0,
     ),
     Theme(
-        "addresses", 1, worlds.addressed,
+        "guests that are moved", 1, worlds.inhabited_by_movers,
+        [(2, guests.kubelet_dies), (1, guests.virt_handler_falls_silent_too)],
+        lasts=120.0,
+    ),
+    Theme(
+        "addresses", 2, worlds.addressed,
         [
-            (2, deaths.node_dies), (1, deaths.node_seems_dead), (2, storage.address_is_taken),
-            (1, storage.blocks_are_written), (1, storage.addresses_are_garbled),
+            (1, storage.addresses_are_disturbed), (1, deaths.node_seems_dead),
+            (2, storage.address_is_taken),
         ],
     ),
     Theme(
         "fences", 1, worlds.fenced,
         [
-            (2, deaths.node_seems_dead), (1, storage.cut_off_from_the_api),
+            (2, deaths.node_seems_dead), (1, words.deaf_to_the_api),
             (1, storage.fenced_by_others),
         ],
+        lasts=90.0,
     ),
     Theme("volumes", 1, worlds.attached, [(3, deaths.node_dies), (2, deaths.put_out_by_hand)]),
     Theme(
@@ -126,5 +140,5 @@ THEMES: tuple[Theme, ...] = (
         [(2, people.incident_is_deleted), (1, people.somebody_meddles)], patience=0.7,
     ),
     Theme("replicated volumes", 7, replication.world, replication.STORIES, lasts=replication.LASTS),
-    Theme("everything", 3, worlds.rich, FOREIGN, patience=0.3),
+    Theme("everything", 4, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip

@@ -57,20 +57,43 @@ def said_before_it_booted(scene: Scene) -> Iterator[Step]:
 
 
 def refuted_by_life(scene: Scene) -> Iterator[Step]:
-    """A word is refuted before it can be acted on: the node is heard, or something on it answers.
-    Then it falls silent altogether, and perhaps somebody else of us leads by then."""
-    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
-    trouble, end = dice.pick(((Do.CUT, Do.HEAL), (Do.KILL_KUBELET, Do.START_KUBELET)))
-    yield step(at, trouble, node=node)
-    yield step(at + dice.between(2, 8), Do.CONFIRM, node=node)
-    at += dice.between(10, 12) if trouble is Do.CUT else dice.between(30, 50)
-    if trouble is Do.CUT or dice.happens(0.3):
-        yield step(at, end, node=node)
-    at += dice.between(12, 20)
-    if dice.happens(0.6):
-        yield from scene.all_of_us(at + 1, Do.KILL_CONTROLLER)
-        yield from scene.all_of_us(at + 4, Do.START_CONTROLLER)
+    """The node is heard again before anybody acts on the word, and then no more. Perhaps somebody
+    else of us leads by then."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 3)
     yield step(at, Do.CUT, node=node)
+    yield step(at + dice.between(2, 8), Do.CONFIRM, node=node)
+    at += dice.between(9, 11)
+    yield step(at, Do.HEAL, node=node)
+    at += dice.between(12, 20)
+    yield step(at, Do.CUT, node=node)
+    if dice.happens(0.5):
+        yield from _others_lead(scene, at + 1)
+
+
+def refuted_by_an_answer(scene: Scene) -> Iterator[Step]:
+    """Its kubelet alone has died, and the machine refuses connections: it lives. Then it is cut
+    off, and somebody else of us leads."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 3)
+    yield step(at, Do.KILL_KUBELET, node=node)
+    yield step(at + dice.between(2, 8), Do.CONFIRM, node=node)
+    at += dice.between(30, 50)
+    yield step(at, Do.CUT, node=node)
+    if dice.happens(0.8):
+        yield from _others_lead(scene, at + dice.between(1, 5))
+
+
+def _others_lead(scene: Scene, at: float) -> Iterator[Step]:
+    yield from scene.all_of_us(at, Do.KILL_CONTROLLER)
+    yield from scene.all_of_us(at + scene.dice.between(1, 4), Do.START_CONTROLLER)
+
+
+def deaf_to_the_api(scene: Scene) -> Iterator[Step]:
+    """The node and the control plane hear nothing of each other, and somebody says that it is
+    dead; it answers whoever asks."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    yield step(at, Do.CUT_API, node=node)
+    if dice.happens(0.8):
+        yield step(at + dice.between(40, 60), Do.CONFIRM, node=node)
 
 
 def a_wrong_clock_misleads(scene: Scene) -> Iterator[Step]:

@@ -26,6 +26,7 @@ from backstay.model.policy import Mode
 from backstay.sim.chance import Chance
 
 _CLAIMS: Weighted[Claim] = [(6, Claim.SHARED), (3, Claim.SINGLE), (1, Claim.LOCAL)]
+_MOBILE: Weighted[Claim] = _CLAIMS[:-1]
 _FIRST = "n1"
 _KEPT = {PROTECT: "false"}
 
@@ -51,12 +52,11 @@ def _set(dice: Chance) -> StatefulSet:
 
 
 def small(dice: Chance) -> Scenario:
-    """Three nodes and one or two workloads."""
-    vms: tuple[Vm, ...] = (_vm(dice, 1),)
-    if dice.happens(0.3):
-        vms = ()
-    sets = (_set(dice),) if not vms or dice.happens(0.4) else ()
-    return _cluster(3, Workloads(vms=vms, stateful_sets=sets))
+    """Three nodes and one or two workloads, which can run anywhere."""
+    vm = _vm(dice, 1, claims=(weighted(dice, _MOBILE),))
+    db = StatefulSet(name="db", node=_FIRST, claims=(weighted(dice, _MOBILE),))
+    sets = (db,) if dice.happens(0.3) else ()
+    return _cluster(3, Workloads(vms=(vm,), stateful_sets=sets))
 
 
 def mixed(dice: Chance) -> Scenario:
@@ -65,7 +65,7 @@ def mixed(dice: Chance) -> Scenario:
     vms = (
         _vm(dice, 1, hotplug=(Claim.SHARED,), claims=(Claim.SHARED,)),
         _vm(dice, 2, labels=_KEPT if dice.happens(0.6) else {}),
-        _vm(dice, 3, node="n2", run_strategy=dice.pick(("Manual", "RerunOnFailure"))),
+        _vm(dice, 3, node=dice.pick((_FIRST, "n2")), run_strategy="Manual"),
     )
     sets = (_set(dice),) if dice.happens(0.3) else ()
     world = _cluster(3, Workloads(vms=vms, stateful_sets=sets))
@@ -91,86 +91,109 @@ def stormy(dice: Chance) -> Scenario:
     """Enough nodes that several can fail, and limits of what is done about it."""
     vms = (
         _vm(dice, 1, claims=(Claim.SHARED,)),
-        _vm(dice, 2),
+        _vm(dice, 2, claims=(Claim.SHARED,)),
         _vm(dice, 3, node="n2"),
     )
-    limits = {"releasesPerMinute": 1 + dice.below(2), "attempts": 1}
+    limits = {"releasesPerMinute": 1, "attempts": 1}
     policy = PolicySpec(config={"limits": limits})
     return msgspec.structs.replace(_cluster(5, Workloads(vms=vms)), policy=policy)
 
 
 def owned(dice: Chance) -> Scenario:
-    """Owners have said in policies what they want, and the cluster what it allows."""
+    """Owners have said in policies what they want, and the cluster that it is not our job to
+    give back addresses, or to detach volumes."""
     asked: dict[str, dict[str, object]] = {
         "vm-1": {"protect": False},
         "vm-2": {"minimumProof": "Observed"},
-        "vm-3": {"singleton": True, "priority": dice.below(150)},
+        "vm-3": {"singleton": dice.happens(0.5), "priority": dice.below(150)},
     }
     policies = {
         f"policy-{number + 1}": {"selector": {"matchLabels": {VM_NAME: name}}, **spec}
         for number, (name, spec) in enumerate(asked.items())
     }
-    vms = tuple(_vm(dice, number + 1) for number in range(len(asked)))
-    world = _cluster(3, Workloads(vms=vms))
-    return msgspec.structs.replace(world, policy=PolicySpec(policies=policies))
+    owners = {"addresses": dice.pick(("Foreign", "Off"))}
+    if dice.happens(0.5):
+        owners["detach"] = "Foreign"
+    calico = _calico(dice)
+    vms = tuple(
+        _vm(dice, number, claims=(Claim.SINGLE,), addresses=_addresses(dice, number, calico))
+        for number in (1, 2, 3)
+    )
+    return msgspec.structs.replace(
+        _cluster(3, Workloads(vms=vms)),
+        calico=calico,
+        policy=PolicySpec(policies=policies, config={"owners": owners}),
+    )
 
 
 def of_others(dice: Chance) -> Scenario:
-    """Another program does what we could do, all of it or some."""
-    jobs = ("failover", "detach", "addresses")
-    owners = {job: dice.pick(("Foreign", "Off")) for job in jobs if dice.happens(0.4)}
-    owners = owners or {dice.pick(jobs): "Foreign"}
-    world = addressed(dice)
-    return msgspec.structs.replace(world, policy=PolicySpec(config={"owners": owners}))
+    """Another program moves what was on dead nodes, or nobody does."""
+    owners = {"failover": dice.pick(("Foreign", "Off"))}
+    return msgspec.structs.replace(small(dice), policy=PolicySpec(config={"owners": owners}))
 
 
 def silent(dice: Chance) -> Scenario:
     """Two controllers in two places, and VMs of which some may be restarted on silence, wisely or
-    not; sometimes the cluster does not let them."""
+    not."""
     vms = (
         _vm(dice, 1, claims=(Claim.FILES,), labels={TMAX_PROTECT: "true"}),
         _vm(dice, 2, claims=(Claim.FILES,)),
         _vm(dice, 3, claims=(Claim.SINGLE,), labels={MINIMUM_PROOF: "Presumed"}),
     )
-    nodes = 5 if dice.happens(0.3) else 3
-    world = _cluster(nodes, Workloads(vms=vms), controllers=2)
-    proof = {"weakest": "Confirmed"} if dice.happens(0.3) else {"presumeBlock": dice.happens(0.3)}
+    world = _cluster(dice.pick((3, 4)), Workloads(vms=vms), controllers=2)
     return msgspec.structs.replace(
         world,
         hosts={"n2": ("backstay-1",), "n3": ("backstay-2",)},
-        policy=PolicySpec(config={"proof": proof}),
+        policy=PolicySpec(config={"proof": {"presumeBlock": dice.happens(0.3)}}),
     )
 
 
+def silent_and_bounded(dice: Chance) -> Scenario:
+    """The same, and the cluster does not let them."""
+    policy = PolicySpec(config={"proof": {"weakest": "Confirmed"}})
+    return msgspec.structs.replace(silent(dice), policy=policy)
+
+
 def inhabited(dice: Chance) -> Scenario:
-    """VMs that can be moved live; for each its owner says what is done when its kubelet dies."""
-    choices = ("Migrate", "StopAndMove")
-    vms = tuple(_vm(dice, number + 1, claims=(Claim.SHARED,)) for number in range(3))
+    """VMs that can be moved live, and nobody has said what is done when a kubelet dies: nothing."""
+    vms = (
+        _vm(dice, 1, claims=(Claim.SHARED,)),
+        _vm(dice, 2, claims=(Claim.SHARED,), node=dice.pick((_FIRST, "n2"))),
+    )
+    return _cluster(3, Workloads(vms=vms))
+
+
+def inhabited_by_movers(dice: Chance) -> Scenario:
+    """The same, and the owner of one has it migrated then, of another stopped if need be."""
+    world = inhabited(dice)
     policies = {
         f"policy-{number + 1}": {
-            "selector": {"matchLabels": {VM_NAME: vms[number].name}},
+            "selector": {"matchLabels": {VM_NAME: world.workloads.vms[number].name}},
             "onKubeletLoss": choice,
         }
-        for number, choice in enumerate(choices)
+        for number, choice in enumerate(("Migrate", "StopAndMove"))
     }
-    world = _cluster(3, Workloads(vms=vms))
     return msgspec.structs.replace(world, policy=PolicySpec(policies=policies))
 
 
 def addressed(dice: Chance) -> Scenario:
     """Pods get their addresses from Calico, and VMs ask for some by name."""
-    calico = CalicoSpec(
+    calico = _calico(dice)
+    vms = (
+        _vm(dice, 1, addresses=_addresses(dice, 1, calico)),
+        _vm(dice, 2, addresses=_addresses(dice, 2, calico) if dice.happens(0.3) else ()),
+    )
+    return msgspec.structs.replace(_cluster(3, Workloads(vms=vms)), calico=calico)
+
+
+def _calico(dice: Chance) -> CalicoSpec:
+    return CalicoSpec(
         families=weighted(dice, [(2, "v4"), (1, "both")]),
         persistence=dice.happens(0.2),
         strict=dice.happens(0.1),
         cooldown=20 if dice.happens(0.1) else 0,
         group=weighted(dice, [(2, "v1"), (1, "v3")]),
     )
-    vms = (
-        _vm(dice, 1, addresses=_addresses(dice, 1, calico)),
-        _vm(dice, 2, addresses=_addresses(dice, 2, calico) if dice.happens(0.3) else ()),
-    )
-    return msgspec.structs.replace(_cluster(3, Workloads(vms=vms)), calico=calico)
 
 
 def _addresses(dice: Chance, number: int, calico: CalicoSpec) -> tuple[str, ...]:

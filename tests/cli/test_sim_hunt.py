@@ -1,0 +1,37 @@
+"""``backstay sim hunt``: how soon chance catches a deliberate bug."""
+
+import subprocess
+import sys
+
+import msgspec
+from click.testing import CliRunner
+
+from backstay.cli.sim_hunt import command
+from backstay.lab.hunt import Hunted
+
+
+def _hunt(*arguments: str) -> subprocess.CompletedProcess[str]:
+    door = "from backstay.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", door, "sim", "hunt", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_it_tells_of_each_bug_how_soon_it_was_caught_and_the_exit_code_whether_all_were() -> None:
+    bugs = ("silence-is-death", "lifts-anybodys-fence")
+    case = ("--first", "207", "--seeds", "1", "--jobs", "2", "--output", "json")
+    done = _hunt("--bugs", ",".join(bugs), *case)
+    assert done.returncode == 4, done.stderr
+    caught, at_large = msgspec.json.decode(done.stdout, type=list[Hunted])
+    assert (caught.bug, caught.seeds) == (bugs[0], 1)
+    assert "NoDeleteWithoutEvidence" in caught.broken
+    assert at_large == Hunted(bug=bugs[1], seeds=1)
+
+
+def test_an_unknown_bug_is_named() -> None:
+    said = CliRunner().invoke(command, ["--bugs", "nonsense"])
+    assert said.exit_code != 0
+    assert "there is no bug 'nonsense': 'backstay sim bugs' lists them." in said.output
