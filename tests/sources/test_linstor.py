@@ -10,7 +10,7 @@ import msgspec
 from backstay.decide.quorum import settled
 from backstay.drivers.linstor.access import access_from
 from backstay.drivers.linstor.client import Linstor
-from backstay.drivers.linstor.stream import Promotions
+from backstay.drivers.linstor.stream import RENEW_EVERY, Promotions
 from backstay.model.drbd import ResourceSight
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Times
@@ -321,6 +321,23 @@ def test_a_resource_that_is_gone_is_forgotten() -> None:
         before = staged.looks()
         await asyncio.sleep(30)
         assert staged.looks() == before
+
+    seen(scene)
+
+
+def test_what_was_deleted_is_not_remembered_for_ever() -> None:
+    """Nobody looks at what is not in use; so it is the stream that tells what there is."""
+
+    async def scene(staged: Scene) -> None:
+        names = [f"old-{number}" for number in range(20)]
+        for name in names:
+            staged.lab.define(name)
+        await asyncio.sleep(RENEW_EVERY + 5)
+        assert staged.source.told_of == 21
+        for name in names:
+            staged.lab.database.forget(name)
+        await asyncio.sleep(2 * RENEW_EVERY + 10)
+        assert staged.source.told_of == 1
 
     seen(scene)
 

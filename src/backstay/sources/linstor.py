@@ -83,6 +83,8 @@ class LinstorSource:
         self._looked_at: float | None = None
         self._watched: frozenset[str] = frozenset()
         self._hints: dict[str, dict[str, bool | None]] = {}
+        self._told_in: dict[str, int] = {}
+        """By resource, the number of the last stream that has told of it."""
         self._told_by = 0
         """The number of the last stream that was through with telling how everything stands."""
         self._tracks: dict[tuple[str, str], ResourceSight] = {}
@@ -99,6 +101,11 @@ class LinstorSource:
     def subscribe(self, told: Callable[[str], None]) -> None:
         """``told`` is called with the name of a node of which there may be something new."""
         self._subscribers.append(told)
+
+    @property
+    def told_of(self) -> int:
+        """How many resources there are, as far as the stream has told lately."""
+        return len(self._hints)
 
     @property
     def trouble(self) -> str:
@@ -188,6 +195,7 @@ class LinstorSource:
     def _heard(self, promotion: Promotion) -> None:
         hints = self._hints.setdefault(promotion.resource, {})
         hints[promotion.node] = promotion.may_promote
+        self._told_in[promotion.resource] = self.promotions.connects
         # Until a new stream is through with all, the rest may be from before something happened.
         if self._told_by == self.promotions.connects and not any(hints.values()):
             self._begin_anew(promotion.resource)
@@ -198,6 +206,9 @@ class LinstorSource:
     def _renewed(self) -> None:
         """All that there is has been said once more."""
         self._told_by = self.promotions.connects
+        # One stream alone may be taken to be through while it still tells.
+        for resource in [name for name, last in self._told_in.items() if last < self._told_by - 1]:
+            self._forget(resource)
         for resource in {name for name, _ in self._tracks}:
             hints = self._hints.get(resource)
             if hints and not any(hints.values()):
@@ -210,6 +221,12 @@ class LinstorSource:
         satellite is away. What is in use, and what nobody uses, says the same everywhere."""
         said = self._hints.get(resource, {}).values()
         return any(said) and not all(said)
+
+    def _forget(self, resource: str) -> None:
+        """There is none of that name any more."""
+        self._told_in.pop(resource, None)
+        self._hints.pop(resource, None)
+        self._known.discard(resource)
 
     def _begin_anew(self, resource: str) -> None:
         for key, sight in self._tracks.items():
@@ -257,7 +274,7 @@ class LinstorSource:
         options = await look.read_options(self._linstor, [name for name in lost if lost[name]])
         self._forget_all_but(lost | dict.fromkeys(look.gone, frozenset()))
         for resource in look.gone:
-            self._hints.pop(resource, None)
+            self._forget(resource)
         for resource, option in options.items():
             for node in sorted(lost[resource]):
                 self._take(self._sight(resource, node, option, look))
