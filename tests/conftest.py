@@ -70,8 +70,8 @@ async def control_plane(pytestconfig: pytest.Config) -> AsyncIterator[ControlPla
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Stops the control plane after the last test that can need it: it takes a tenth of a core
-    even if nobody asks anything of it."""
+    """Stops the control plane after the last test that can need it: it is never quite idle, and
+    as large as all the rest."""
     yield
     plane = item.config.stash.get(_PLANE, None)
     if plane is not None and item is _last_that_needs_it(item.session):
