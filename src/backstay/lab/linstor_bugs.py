@@ -120,7 +120,7 @@ LINSTOR_BUGS: tuple[Bug, ...] = (
     Bug(
         "reads-settings-once",
         "What is set for a resource is read once, and never again.",
-        "sources/linstor.py: _take_all",
+        "sources/linstor.py: _look_at",
         CAUGHT_IN_LIFE | {"OneWriter"},
         {"linstor": ReadsOptionsOnce},
         linstor_cases.SETTINGS_CHANGE,
