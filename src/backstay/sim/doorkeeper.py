@@ -57,7 +57,7 @@ class Doorkeeper:
         self._is_prompt = getattr(handler, "is_prompt", False)
         self._context = contextvars.copy_context()
         self._under_way: dict[Exchange, asyncio.Task[None] | None] = {}
-        self._quiet = asyncio.Event()
+        self._quiet: asyncio.Event | None = None
 
     @property
     def url(self) -> str:
@@ -74,25 +74,24 @@ class Doorkeeper:
             # Only now, because a task for each request that is on its way would wait for nothing.
             context = self._context.copy()
             if self._is_prompt:
-                loop = asyncio.get_running_loop()
-                loop.call_soon(self._serve_at_once, exchange, context=context)
+                exchange.loop.call_soon(self._serve_at_once, exchange, context=context)
             else:
                 self._spawn(exchange, self._serve(exchange), context)
 
     def _spawn(
         self, exchange: Exchange, serving: Coroutine[Any, Any, None], context: Context
     ) -> None:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(serving, name=self._url, context=context)
+        task = exchange.loop.create_task(serving, name=self._url, context=context)
         self._under_way[exchange] = task
 
     async def close(self) -> None:
         self._on_close(self)
+        self._quiet = quiet = asyncio.Event()
         try:
             async with asyncio.timeout(self._grace):
                 while self._under_way:
-                    self._quiet.clear()
-                    await self._quiet.wait()
+                    quiet.clear()
+                    await quiet.wait()
         except TimeoutError:
             pass
         for exchange in list(self._link.exchanges):
@@ -139,7 +138,8 @@ class Doorkeeper:
 
     def _over(self, exchange: Exchange) -> None:
         self._under_way.pop(exchange, None)
-        self._quiet.set()
+        if self._quiet is not None:
+            self._quiet.set()
 
     async def _answer(self, inbound: Inbound) -> Answer:
         if len(inbound.body) > self._max_body:
@@ -212,4 +212,4 @@ def _is_lost(link: Link, exchange: Exchange) -> bool:
 
 
 def lower(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+    return dict(zip(map(str.lower, headers), headers.values(), strict=True))

@@ -2,62 +2,45 @@
 
 asyncio's own ask at each turn whether to remember by whom they were made, and keep much for
 messages. There are dozens of them for every request of a simulation, so these keep only what it
-takes to run them, and the loop runs them itself.
+takes to run them, and the loop runs them itself. They stand in for asyncio's: nobody who is given
+one does more with it than to cancel it, or to ask when it is due.
 """
 
-import asyncio
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
+import msgspec
 
-class Handle(asyncio.Handle):
+
+class Handle(msgspec.Struct, eq=False):
     """One that was cancelled has neither callback nor arguments any more."""
 
-    __slots__ = ()
-    _callback: Callable[..., object] | None
-    _context: Context
-    _repr = None
-    _source_traceback = None
-
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = context
-        self._cancelled = False
+    callback: Callable[..., object] | None
+    args: tuple[Any, ...]
+    context: Context
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self._callback = None
-        self._args = ()
+        self.callback = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
 
 
-class Timer(Handle, asyncio.TimerHandle):
-    """The same, for later. ``on_cancel`` is called once, if it is."""
+class Timer(Handle, eq=False):
+    """The same, for later. ``on_cancel`` is called if it is cancelled while it is still set."""
 
-    __slots__ = ("_on_cancel",)
-    _when: float
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context,
-        on_cancel: Callable[[], None],
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = context
-        self._cancelled = False
-        self._when = when
-        self._on_cancel = on_cancel
+    due: float
+    on_cancel: Callable[[], None] | None
 
     def cancel(self) -> None:
-        if not self._cancelled:
-            self._cancelled = True
-            self._callback = None
-            self._args = ()
-            self._on_cancel()
+        if self.callback is not None:
+            self.callback = None
+            self.args = ()
+            if self.on_cancel is not None:
+                self.on_cancel()
+
+    def when(self) -> float:
+        """By the clock of the lane that it will run in."""
+        return self.due

@@ -31,16 +31,17 @@ _WAITS_ON_THE_WAY_OUT = 100
 
 
 class Lane:
-    """See the module. ``clock`` is None for true time. Only the loop changes its state."""
+    """See the module. ``clock`` is None for true time. Only the loop changes its state: ``idle``
+    says that it is not lined up to run, and that nothing forbids it."""
 
-    __slots__ = ("_remains", "clock", "ended", "lined_up", "name", "overdue", "paused", "ready")
+    __slots__ = ("_remains", "clock", "ended", "idle", "name", "overdue", "paused", "ready")
 
     def __init__(self, name: str, clock: Oscillator | None = None) -> None:
         self.name = name
         self.clock = clock
         self.ready: deque[Handle] = deque()
         self.overdue: list[Handle] = []
-        self.lined_up = False
+        self.idle = True
         self.paused = False
         self.ended = False
         self._remains: list[object] = []

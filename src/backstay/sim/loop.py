@@ -52,6 +52,9 @@ _COLLECT_OLD_EVERY = 16
 
 _PATIENCE = 1_000_000
 
+# What the mechanics of the world run in: no lane.
+_NOWHERE = Context()
+
 # What ``asyncio.sleep`` sets its timer for.
 _WAKES_A_SLEEPER: Callable[..., None] = vars(asyncio.futures)["_set_result_unless_cancelled"]
 
@@ -116,9 +119,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.patience = _PATIENCE
         self._draw = (order or Chance(0, "order")).random
-        self._now = 0.0
+        self.true_time = 0.0
+        """Seconds since the world began, whatever any clock in it shows."""
         self._numbers = itertools.count(1)
         self._outside = Lane("world")
+        self._mechanics = Lane("mechanics")
         self._lined_up: list[Lane] = []
         self._ended: list[Lane] = []
         self._timers: list[_Entry] = []
@@ -133,17 +138,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # Time
 
-    @property
-    def true_time(self) -> float:
-        """Seconds since the world began, whatever any clock in it shows."""
-        return self._now
-
     def time(self) -> float:
         clock = LANE.get(self._outside).clock
         if clock is None:
-            return self._now
+            return self.true_time
         # As ``clock.read`` has it: this is asked for more often than anything else.
-        return clock.read_then + (self._now - clock.since) * clock.rate
+        return clock.read_then + (self.true_time - clock.since) * clock.rate
 
     def call_at(
         self,
@@ -167,7 +167,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if context is None:
             context = copy_context()
         lane = context.get(LANE, self._outside)
-        now = self._now if lane.clock is None else lane.clock.read(self._now)
+        now = self.true_time if lane.clock is None else lane.clock.read(self.true_time)
         return self._set_timer(now + delay, callback, args, context, lane)
 
     def _set_timer(
@@ -179,10 +179,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         lane: Lane,
     ) -> asyncio.TimerHandle:
         # The heap of the base class leaves timers of the same moment in no particular order.
-        timer = Timer(when, callback, args, context, self._timer_cancelled)
+        timer: Any = Timer(callback, args, context, when, self._timer_cancelled)
         moment = when if lane.clock is None else lane.clock.moment(when)
         heapq.heappush(self._timers, (moment, next(self._numbers), timer, lane))
-        return timer
+        stand_in: asyncio.TimerHandle = timer
+        return stand_in
+
+    def set_in_motion(self, moment: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Calls it at a moment of true time, ahead of all that is ready then: for the mechanics of
+        the world, which do nothing but let others line up, and so need no place in line."""
+        timer = Timer(callback, args, _NOWHERE, moment, None)
+        heapq.heappush(self._timers, (moment, next(self._numbers), timer, self._mechanics))
 
     def _timer_cancelled(self) -> None:
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
@@ -190,7 +197,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._cancelled_timers >= _SWEEP_FROM and 2 * self._cancelled_timers >= len(
             self._timers
         ):
-            live = [entry for entry in self._timers if entry[2]._callback is not None]
+            live = [entry for entry in self._timers if entry[2].callback is not None]
             self._set_timers(live)
 
     def _set_timers(self, timers: list[_Entry]) -> None:
@@ -200,7 +207,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def drift(self, clock: Oscillator, rate: float) -> None:
         """Let a clock go at another rate from now on, and the timers that go by it."""
-        clock.drift(rate, now=self._now)
+        clock.drift(rate, now=self.true_time)
         self._set_timers(
             [
                 (clock.moment(timer.when()), number, timer, lane)
@@ -218,12 +225,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._leave_line(lane)
 
     def resume(self, lane: Lane) -> None:
+        if not lane.paused or lane.ended:
+            return
         lane.paused = False
         # As a process that was stopped: it sees what has come in before it looks at its timers.
         lane.ready.extend(lane.overdue)
         lane.overdue.clear()
         if lane.ready:
-            self._line_up(lane)
+            self._lined_up.append(lane)
+        else:
+            lane.idle = True
 
     def end(self, *lanes: Lane) -> None:
         """Run nothing of these lanes any more, not even to clean up."""
@@ -254,16 +265,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, _NumberedTask)]
         return sorted(tasks, key=lambda task: task.number)
 
-    def _line_up(self, lane: Lane) -> None:
-        if self._closed and not lane.ended:
-            raise RuntimeError("Event loop is closed")
-        if not (lane.lined_up or lane.paused or lane.ended):
-            lane.lined_up = True
-            self._lined_up.append(lane)
-
     def _leave_line(self, lane: Lane) -> None:
-        if lane.lined_up:
-            lane.lined_up = False
+        lane.idle = False
+        if lane in self._lined_up:
             self._lined_up.remove(lane)
 
     # Running
@@ -276,12 +280,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         if context is None:
             context = copy_context()
-        handle = Handle(callback, args, context)
+        handle: Any = Handle(callback, args, context)
         lane = context.get(LANE, self._outside)
         lane.ready.append(handle)
-        if not lane.lined_up:
-            self._line_up(lane)
-        return handle
+        if lane.idle:
+            if self._closed:
+                raise RuntimeError("Event loop is closed")
+            lane.idle = False
+            self._lined_up.append(lane)
+        stand_in: asyncio.Handle = handle
+        return stand_in
 
     # There are no threads that it could be called from.
     call_soon_threadsafe = call_soon
@@ -321,25 +329,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """One callback after the other, until it is told to stop."""
         lined_up, timers = self._lined_up, self._timers
         while True:
-            if timers and timers[0][0] <= self._now:
+            if timers and timers[0][0] <= self.true_time:
                 self._let_due_timers_line_up()
             if not lined_up:
                 if not self._stopping:
                     self._go_on_to_the_next_timer()
                     continue
                 return
-            place = int(self._draw() * len(lined_up)) if len(lined_up) > 1 else 0
+            ready_lanes = len(lined_up)
+            place = int(self._draw() * ready_lanes) if ready_lanes > 1 else 0
             lane = lined_up[place]
             ready = lane.ready
             handle = ready.popleft()
             if not ready:
-                lane.lined_up = False
+                lane.idle = True
                 last = lined_up.pop()
                 if last is not lane:
                     lined_up[place] = last
-            if (callback := handle._callback) is not None:
+            if (callback := handle.callback) is not None:
                 try:
-                    handle._context.run(callback, *handle._args)
+                    handle.context.run(callback, *handle.args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as asyncio does
@@ -357,38 +366,45 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _go_on_to_the_next_timer(self) -> None:
         timers = self._timers
-        while timers and timers[0][2]._callback is None:
+        while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
             raise Deadlock(self._who_waits())
-        self._now = max(self._now, timers[0][0])
+        if timers[0][0] > self.true_time:
+            self.true_time = timers[0][0]
         self._at_this_moment = 0
+        self._let_due_timers_line_up()
 
     def _collect_garbage(self) -> None:
         self._until_collection = _COLLECT_EVERY
         self._collections += 1
         gc.collect(1 if self._collections % _COLLECT_OLD_EVERY else 2)
 
-    def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+    def _failed(self, handle: Handle, error: BaseException) -> None:
         message = f"Exception in callback {handle!r}"
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def _let_due_timers_line_up(self) -> None:
-        timers, now = self._timers, self._now
+        timers, now, mechanics = self._timers, self.true_time, self._mechanics
         while timers and timers[0][0] <= now:
             _, _, timer, lane = heapq.heappop(timers)
-            if timer._callback is None:
+            timer.on_cancel = None
+            if (callback := timer.callback) is None:
                 self._cancelled_timers -= 1
+            elif lane is mechanics:
+                callback(*timer.args)
             elif lane.paused:
                 lane.overdue.append(timer)
-            elif timer._callback is _WAKES_A_SLEEPER:
+            elif callback is _WAKES_A_SLEEPER:
                 # It only lets another callback line up, and takes the place of that.
-                _WAKES_A_SLEEPER(*timer._args)
+                timer.callback = None
+                _WAKES_A_SLEEPER(*timer.args)
             else:
                 lane.ready.append(timer)
-                if not lane.lined_up:
-                    self._line_up(lane)
+                if lane.idle:
+                    lane.idle = False
+                    self._lined_up.append(lane)
 
     # The end
 
@@ -449,16 +465,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _who_waits(self) -> str:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         waiting = "; ".join(f"{task.get_name()}{_paused(task)} at {_where(task)}" for task in tasks)
-        return f"at {self._now:g} s nothing is left that could happen, but these wait: {waiting}"
+        return (
+            f"at {self.true_time:g} s nothing is left that could happen, but these wait: {waiting}"
+        )
 
     def _who_runs(self) -> str:
         handles: list[Any] = [handle for lane in self._lined_up for handle in lane.ready]
-        owners = [getattr(handle._callback, "__self__", handle) for handle in handles]
+        owners = [getattr(handle.callback, "__self__", handle) for handle in handles]
         running = "; ".join(
             f"{each.get_name()} at {_where(each)}" if isinstance(each, asyncio.Task) else repr(each)
             for each in owners
         )
-        return f"at {self._now:g} s time cannot go on, because these never stop: {running}"
+        return f"at {self.true_time:g} s time cannot go on, because these never stop: {running}"
 
 
 def _left_behind(generator: str) -> str:

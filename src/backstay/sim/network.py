@@ -25,7 +25,6 @@ import asyncio
 import errno
 import math
 import zlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ from backstay.seam.serve import Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.transport import Request, Response, Stream, Transport
 from backstay.sim.doorkeeper import Doorkeeper, lower
 from backstay.sim.fate import ALL_WELL, Attempt, Fate, Fates
-from backstay.sim.lane import Lane, current_lane
+from backstay.sim.lane import LANE, Lane, current_lane
 from backstay.sim.wire import Exchange, Head, Link, Sent, Wires, name_of, true_time
 
 __all__ = ["Contact", "Link", "Network", "Sent"]
@@ -134,8 +133,9 @@ class _Transport:
 
     async def request(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.timeout
-        exchange = await self._connect(request, deadline)
+        now = loop.time()
+        deadline = now + request.timeout
+        exchange = await self._connect(request, now, deadline)
         # A bare timer, because most of what waits in a simulation are requests.
         timer = loop.call_at(deadline, exchange.expire)
         try:
@@ -156,8 +156,9 @@ class _Transport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        deadline = asyncio.get_running_loop().time() + request.timeout
-        exchange = await self._connect(request, deadline)
+        now = asyncio.get_running_loop().time()
+        deadline = now + request.timeout
+        exchange = await self._connect(request, now, deadline)
         try:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -172,13 +173,13 @@ class _Transport:
         finally:
             exchange.leave()
 
-    async def _connect(self, request: Request, deadline: float) -> Exchange:
+    async def _connect(self, request: Request, now: float, deadline: float) -> Exchange:
         """A connection on which the request may be sent at this very moment."""
-        network, loop = self._network, asyncio.get_running_loop()
+        network = self._network
         link = network.link(request.url)
         fate = network.draw_fate(link, request)
         if request.connect_timeout is not None:
-            deadline = min(deadline, loop.time() + request.connect_timeout)
+            deadline = min(deadline, now + request.connect_timeout)
         delay = link.connect_delay + fate.connect_delay
         idle = network.take_idle(link.address)
         if delay or not idle:
@@ -189,9 +190,9 @@ class _Transport:
                         await network.round_trip(link.address)
             except TimeoutError:
                 raise ConnectFailed(f"{link.address} did not accept a connection in time") from None
+            now = asyncio.get_running_loop().time()
         if link.refuse or fate.refuse:
             raise _refused(link)
-        now = loop.time()
         if request.not_after is not None and now > request.not_after:
             raise TooLate(f"{_named(request)} was not sent: its time had passed")
         exchange = network.accept(link, fate, idle=idle)
@@ -294,7 +295,7 @@ class Network:
         self.listeners: dict[str, Doorkeeper] = {}
         # Who listens, or did, at an address: where a machine is without power, nobody refuses.
         self.hosts: dict[str, Lane | None] = {}
-        self.idle: Counter[tuple[Lane | None, str]] = Counter()
+        self.idle: dict[tuple[Lane | None, str], int] = {}
         self.contacts: dict[tuple[str, str], Contact] = {}
         """By the names of who called and who was called."""
         self._links: dict[str, Link] = {}
@@ -330,14 +331,17 @@ class Network:
         """The answer was read to its end, and its connection can be used again, if it may."""
         exchange.finish()
         if exchange.is_reusable:
-            self.idle[exchange.caller, exchange.address] += 1
+            mine = (exchange.caller, exchange.address)
+            self.idle[mine] = self.idle[mine] + 1 if mine in self.idle else 1
 
     def take_idle(self, address: str) -> bool:
         """Whether the caller has a connection left from an earlier request, which it now uses."""
-        mine = (current_lane(), address)
-        if self.idle[mine] == 0:
+        mine = (LANE.get(None), address)
+        if mine not in self.idle:
             return False
         self.idle[mine] -= 1
+        if self.idle[mine] == 0:
+            del self.idle[mine]
         return True
 
     async def round_trip(self, address: str) -> None:
@@ -358,7 +362,7 @@ class Network:
         host = self.hosts.get(link.address)
         if listener is None and not (idle and not self.wires.has_power(name_of(host))):
             raise _refused(link)
-        exchange = Exchange(link, self.wires, fate, caller=current_lane(), server=host)
+        exchange = Exchange(link, self.wires, fate, caller=LANE.get(None), server=host)
         if listener is not None:
             listener.accept(exchange)
         return exchange

@@ -248,14 +248,14 @@ class Pipe:
         if self._lost or (piece := self._arrived.popleft()) is _END:
             self._lost = True
             raise ConnectionLost(f"the connection to {self._exchange.address} was lost")
-        if isinstance(piece, bytes):
+        if type(piece) is bytes:
             self._under_way -= len(piece)
             self.wake()
         return piece
 
     def release(self) -> None:
         held, self._held = self._held, []
-        now = true_time()
+        now = self._exchange.now()
         for since, pieces in held:
             if now - since > _PATIENCE:
                 self.lose()
@@ -272,26 +272,30 @@ class Pipe:
             self.on_news()
 
     def _put(self, pieces: tuple[object, ...], later: float = 0.0) -> None:
-        loop = asyncio.get_running_loop()
-        now = _true_time_of(loop)
-        arrival = now + self._exchange.delay()
+        exchange = self._exchange
+        virtual = exchange.virtual
+        now = exchange.loop.time() if virtual is None else virtual.true_time
+        arrival = now + exchange.delay()
         # A delay that was shortened meanwhile must not let a later piece overtake.
         if arrival < self._last_arrival + later:
             arrival = self._last_arrival + later
         self._last_arrival = arrival
         for piece in pieces:
-            if isinstance(piece, bytes):
+            if type(piece) is bytes:
                 self._under_way += len(piece)
         if arrival <= now:
             self._arrive(pieces)
+        elif virtual is not None:
+            virtual.set_in_motion(arrival, self._arrive, pieces)
         else:
             # Not in the context of the sender: it is out of its hands now.
-            loop.call_at(arrival, self._arrive, pieces, context=Context())
+            exchange.loop.call_at(arrival, self._arrive, pieces, context=Context())
 
     def _arrive(self, pieces: tuple[object, ...]) -> None:
-        wires = self._exchange.wires
+        exchange = self._exchange
+        wires = exchange.wires
         if self._held or not wires.are_open(self.source, self.target):
-            self._held.append((true_time(), pieces))
+            self._held.append((exchange.now(), pieces))
             wires.hold(self)
             return
         self._arrived.extend(pieces)
@@ -302,7 +306,7 @@ class Pipe:
     async def _news(self) -> None:
         if self._exchange.over_time:
             raise TimeoutError
-        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        news: asyncio.Future[None] = self._exchange.loop.create_future()
         self._waiting.append(news)
         await news
 
@@ -324,7 +328,9 @@ class Exchange:
     def __init__(
         self, link: Link, wires: Wires, fate: Fate, *, caller: Lane | None, server: Lane | None
     ) -> None:
-        self.began = true_time()
+        self.loop = asyncio.get_running_loop()
+        self.virtual = self.loop if isinstance(self.loop, VirtualLoop) else None
+        self.began = self.now()
         self.address = link.address
         self.wires = wires
         self.fate = fate
@@ -341,13 +347,16 @@ class Exchange:
         self._streaming: asyncio.Task[object] | None = None
         self._cut_at: asyncio.TimerHandle | None = None
         if fate.cut_after is not None:
-            loop = asyncio.get_running_loop()
-            self._cut_at = loop.call_later(fate.cut_after, self.cut, context=Context())
+            self._cut_at = self.loop.call_later(fate.cut_after, self.cut, context=Context())
         link.exchanges[self] = None
 
     @property
     def silent(self) -> bool:
         return self._link.silent
+
+    def now(self) -> float:
+        """True time."""
+        return self.loop.time() if self.virtual is None else self.virtual.true_time
 
     def delay(self) -> float:
         between = self.wires.delay(self.up.source, self.up.target)
@@ -413,10 +422,7 @@ def name_of(lane: Lane | None) -> str:
 
 def true_time() -> float:
     """``loop.time()`` as it is in no process."""
-    return _true_time_of(asyncio.get_running_loop())
-
-
-def _true_time_of(loop: asyncio.AbstractEventLoop) -> float:
+    loop = asyncio.get_running_loop()
     return loop.true_time if isinstance(loop, VirtualLoop) else loop.time()
 
 
