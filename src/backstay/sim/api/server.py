@@ -20,6 +20,8 @@ from backstay.sim.api.kinds import Kinds, Object
 from backstay.sim.api.operations import Deleted, DeleteOptions, Operations, Write, strip
 from backstay.sim.api.rbac import MASTERS, Rbac, User
 from backstay.sim.api.reading import Page, Reader, head
+from backstay.sim.api.renewals import KIND as RENEWED
+from backstay.sim.api.renewals import Renewals
 from backstay.sim.api.requests import (
     JSON,
     NotDecodable,
@@ -66,6 +68,7 @@ class ApiServer:
         self.rules = RuleBook()
         self.operations = Operations(self.store, self.kinds, self.rules, wall=wall, rng=rng)
         self.reader = Reader(self.store)
+        self.renewals = Renewals(self.operations)
         self.custom = CustomKinds(self.operations, self.rules)
         self.rbac = Rbac(self.store)
         self.tokens = Tokens(wall=wall, rng=rng)
@@ -93,6 +96,8 @@ class ApiServer:
             return refused(refusal)
 
     def _answer(self, inbound: Inbound, user: User) -> Answer:
+        if inbound.method == "PATCH" and (renewed := self.renewals.again(inbound)) is not None:
+            return Answer(headers=_JSON, body=renewed)
         if inbound.path.startswith("/apis/"):
             elsewhere = self._aggregated.get(inbound.path.split("/")[2])
             if elsewhere is not None:
@@ -224,7 +229,10 @@ class ApiServer:
             # What such a patch leads to can be said only when it is done.
             apply = change
             change = lambda obj: self._known(target, query, apply(obj), unknown)  # noqa: E731
+        before = self.store.get(target.info.storage, target.key)
         made = self.operations.patch(target, change, _write(query, inbound))
+        if target.info.storage == RENEWED and kind == MERGE and before and not unknown:
+            self.renewals.learn(target, inbound, before, made)
         return _whole(target, made, unknown=unknown and _worth_a_warning(query, unknown))
 
     def _known(self, target: Target, query: Query, sent: Object, unknown: list[str]) -> Object:
