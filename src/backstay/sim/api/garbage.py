@@ -65,8 +65,10 @@ class GarbageCollector(Controller[Thing]):
                     self.add(thing)
 
     def hear(self, commit: Commit) -> None:
-        thing = Thing(commit.storage, commit.after.key)
         before = commit.before.object if commit.before is not None else None
+        if before is not None and _is_the_same_to_us(before["metadata"], commit):
+            return
+        thing = Thing(commit.storage, commit.after.key)
         if commit.deleted:
             self._note(thing, before, None)
             self._heard_end(commit.after.object)
@@ -206,6 +208,17 @@ class GarbageCollector(Controller[Thing]):
         group = owner["apiVersion"].rpartition("/")[0]
         known = list(self._operations.kinds.of_kind(group, owner["kind"]))
         return not known or (known[0].namespaced and not info.namespaced)
+
+
+def _is_the_same_to_us(before: Json, commit: Commit) -> bool:
+    """As most changes leave it: with the owners that it had, and nobody wants it to go."""
+    after = commit.after.object["metadata"]
+    return (
+        not commit.deleted
+        and "deletionTimestamp" not in after
+        and "deletionTimestamp" not in before
+        and before.get("ownerReferences") == after.get("ownerReferences")
+    )
 
 
 def _owners(obj: Object | None) -> list[Json]:

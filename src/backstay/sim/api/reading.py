@@ -21,9 +21,9 @@ import msgspec
 from backstay.sim.api import gotext
 from backstay.sim.api.kinds import KindInfo, Object
 from backstay.sim.api.requests import Query, Target, complaint
-from backstay.sim.api.selectors import Test, everything, select
+from backstay.sim.api.selectors import Test, everything, named, select
 from backstay.sim.api.status import Cause, Refusal, bad_request, expired, invalid_options
-from backstay.sim.api.store import Commit, Expired, Store, Stored
+from backstay.sim.api.store import Commit, Expired, Key, Store, Stored
 
 BOOKMARK_EVERY = 60.0
 WATCH_SECONDS = 1800
@@ -120,7 +120,8 @@ class Watcher:
         self._store = store
         self._info = target.info
         self._head = head(target.info)
-        self._test = _scoped(target, query)
+        self._test = select(target.info, query.text("labelSelector"), query.text("fieldSelector"))
+        self._within = (target.namespace, target.name or named(query.text("fieldSelector")))
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial = query.flag("sendInitialEvents")
         self._seconds = query.number("timeoutSeconds") or WATCH_SECONDS
@@ -131,19 +132,22 @@ class Watcher:
         # A version that is yet to come is waited for: one that a restored store has not seen.
         self._after = query.version() or 0
         self._begin(query.version())
-        self._release = store.follow(target.info.storage, self._follow, ended=self._end)
+        self._release = store.follow(
+            target.info.storage, self._follow, within=self._within, ended=self._end
+        )
 
     def _begin(self, version: int | None) -> None:
         if self._initial or not version:
             for stored in self._store.all(self._info.storage):
-                if self._test(stored.object):
+                if _is_within(stored.key, self._within) and self._test(stored.object):
                     self._waiting.append(stored.line(self._head, b"ADDED"))
             if self._initial and self._bookmarks:
                 self._waiting.append(self._bookmark(initial_end=True))
             return
         try:
             for commit in self._store.since(self._info.storage, version):
-                self._follow(commit)
+                if _is_within(commit.after.key, self._within):
+                    self._follow(commit)
         except Expired as error:
             self._waiting.append(_error_line(_too_old(self._info, error)))
             self._overrun = True
@@ -178,17 +182,18 @@ class Watcher:
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
-        ends_at = loop.time() + self._seconds
-        bookmark_at = loop.time() + BOOKMARK_EVERY
+        now = loop.time()
+        ends_at, bookmark_at = now + self._seconds, now + BOOKMARK_EVERY
         try:
             while True:
                 while self._waiting:
                     count = min(len(self._waiting), _BATCH)
                     yield b"".join([self._waiting.popleft() for _ in range(count)])
-                if self._overrun or loop.time() >= ends_at:
+                now = loop.time()
+                if self._overrun or now >= ends_at:
                     return
-                if self._bookmarks and loop.time() >= bookmark_at:
-                    bookmark_at = loop.time() + BOOKMARK_EVERY
+                if self._bookmarks and now >= bookmark_at:
+                    bookmark_at = now + BOOKMARK_EVERY
                     yield self._bookmark()
                     continue
                 if self._alarm is None:
@@ -242,6 +247,10 @@ def _expired(token: _Token | None) -> Refusal:
 
 def _error_line(refusal: Refusal) -> bytes:
     return b'{"type":"ERROR","object":%s}\n' % _json.encode(refusal.body())
+
+
+def _is_within(key: Key, within: Key) -> bool:
+    return within[0] in ("", key[0]) and within[1] in ("", key[1])
 
 
 def _scoped(target: Target, query: Query) -> Test:

@@ -44,7 +44,7 @@ def select(info: KindInfo, labels: str, fields: str) -> Test:
         by_label = parse_labels(labels)
         tests.append(lambda obj: by_label(obj["metadata"].get("labels") or {}))
     if fields:
-        tests.append(_parse_fields(info, fields))
+        tests.append(_parse_fields(info.selectable, fields))
     if not tests:
         return everything
     if len(tests) == 1:
@@ -68,7 +68,7 @@ def parse_labels(text: str) -> _LabelTest:
             raise bad_request(_found(separator, "',' or 'end of string'"))
         if not tokens or not _begins(tokens[0]):
             raise bad_request(_found(tokens[0] if tokens else "", "identifier after ','"))
-    return lambda labels: all(test(labels) for test in tests)
+    return tests[0] if len(tests) == 1 else lambda labels: all(test(labels) for test in tests)
 
 
 def _tokens(text: str) -> list[str]:
@@ -216,7 +216,17 @@ def _unparsable(why: str) -> Refusal:
     return bad_request(f"unable to parse requirement: {why}")
 
 
-def _parse_fields(info: KindInfo, text: str) -> Test:
+_ONE_NAME = re.compile(r"metadata\.name==?([-.a-z0-9]+)")
+
+
+def named(fields: str) -> str:
+    """The name that a field selector asks for, if it is as simple as that."""
+    match = _ONE_NAME.fullmatch(fields) if fields else None
+    return match.group(1) if match is not None else ""
+
+
+@lru_cache(maxsize=1024)
+def _parse_fields(selectable: tuple[str, ...], text: str) -> Test:
     tests: list[Test] = []
     for term in filter(None, re.findall(r"(?:\\.|[^,\\])*", text)):
         match = re.match(r"((?:\\.|[^=!])*)(==|!=|=)(.*)\Z", term)
@@ -224,7 +234,7 @@ def _parse_fields(info: KindInfo, text: str) -> Test:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         field, operator, value = match.groups()
         if field or value:
-            tests.append(_field_test(info, field, operator, _unescaped(value)))
+            tests.append(_field_test(selectable, field, operator, _unescaped(value)))
     if len(tests) == 1:
         return tests[0]
     return lambda obj: all(test(obj) for test in tests)
@@ -237,8 +247,8 @@ def _unescaped(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value)
 
 
-def _field_test(info: KindInfo, field: str, operator: str, value: str) -> Test:
-    if field not in info.selectable and field not in ("metadata.name", "metadata.namespace"):
+def _field_test(selectable: tuple[str, ...], field: str, operator: str, value: str) -> Test:
+    if field not in selectable and field not in ("metadata.name", "metadata.namespace"):
         raise bad_request(f"field label not supported: {field}")
     path = field.split(".")
     if operator == "!=":
@@ -249,8 +259,7 @@ def _field_test(info: KindInfo, field: str, operator: str, value: str) -> Test:
 def _at(obj: Object, path: list[str]) -> str:
     node: Any = obj
     for step in path:
-        node = node.get(step) if isinstance(node, dict) else None
-        if node is None:
+        if type(node) is not dict or step not in node or (node := node[step]) is None:
             # Unset means the zero value; booleans are spelled out.
             return "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
-    return str(node).lower() if isinstance(node, bool) else str(node)
+    return str(node).lower() if type(node) is bool else str(node)

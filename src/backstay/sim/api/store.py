@@ -25,6 +25,8 @@ _encoder = msgspec.json.Encoder()
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 
+EVERYWHERE: Key = ("", "")
+
 
 class Expired(Exception):
     """The version asked for is older than the history."""
@@ -97,13 +99,18 @@ Follower = Callable[[Commit], None]
 class _Following:
     """Somebody who is told, and the process that it is part of."""
 
-    __slots__ = ("among", "ended", "lane", "told")
+    __slots__ = ("among", "ended", "lane", "name", "namespace", "told")
 
     def __init__(
-        self, told: Follower, ended: Callable[[], None] | None, among: "list[_Following]"
+        self,
+        told: Follower,
+        ended: Callable[[], None] | None,
+        within: Key,
+        among: "list[_Following]",
     ) -> None:
         self.told = told
         self.ended = ended
+        self.namespace, self.name = within
         self.among = among
         self.lane: Lane | None = current_lane()
 
@@ -215,12 +222,14 @@ class Store:
         storage: str | None,
         follower: Follower,
         *,
+        within: Key = EVERYWHERE,
         ended: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
         """Calls ``follower`` in every later commit (of one kind, or of all) until released, and
-        ``ended`` when the kind is no longer what it was."""
+        ``ended`` when the kind is no longer what it was. ``within`` narrows it down to a namespace,
+        to a name, or to both."""
         among = self._everything if storage is None else self._followers.setdefault(storage, [])
-        following = _Following(follower, ended, among)
+        following = _Following(follower, ended, within, among)
         among.append(following)
         return following.release
 
@@ -245,10 +254,15 @@ class Store:
         """A follower may commit something itself; all see that after what it followed."""
         while self._undelivered:
             commit = self._undelivered[0]
+            namespace, name = commit.after.key
             try:
                 for each in (*self._followers.get(commit.storage, ()), *self._everything):
-                    if each.is_dead:
+                    if each.lane is not None and each.lane.ended:
                         each.release()
+                    elif (each.name and each.name != name) or (
+                        each.namespace and each.namespace != namespace
+                    ):
+                        continue
                     else:
                         each.told(commit)
             finally:

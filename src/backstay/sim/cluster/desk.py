@@ -155,8 +155,11 @@ def key_of(obj: Json) -> Key:
 
 def condition(obj: Json, kind: str) -> Json:
     """The condition of that type, or nothing."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == kind), {})
+    for each in (obj.get("status") or {}).get("conditions") or ():
+        if each["type"] == kind:
+            found: Json = each
+            return found
+    return {}
 
 
 def is_ready(obj: Json) -> bool:
@@ -177,8 +180,11 @@ def taints_of(node: Json) -> list[Json]:
 
 
 def controller_of(obj: Json) -> Json | None:
-    owners = obj["metadata"].get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("controller")), None)
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            found: Json = owner
+            return found
+    return None
 
 
 def owned_by(owner: Json, kind: str) -> Json:

@@ -96,7 +96,7 @@ class NodeLifecycle(Controller[Look | str]):
         self.add(Look.ALL)
 
     def hear(self, commit: Commit) -> None:
-        if commit.storage == NODES:
+        if not commit.deleted and _no_schedule_had_and_wanted(commit.after.object) is not None:
             self.add(commit.after.key[1])
 
     def work(self, key: Look | str) -> None:
@@ -184,14 +184,8 @@ class NodeLifecycle(Controller[Look | str]):
         node = self._desk.get(NODES, name)
         if node is None:
             return
-        wanted = _wanted_no_schedule(node)
-        mine = (*_BOTH, *_PRESSURES.values(), taints.UNSCHEDULABLE)
-        had = [
-            taint["key"]
-            for taint in taints.of_effect(taints_of(node), taints.NO_SCHEDULE)
-            if taint["key"] in mine
-        ]
-        if set(had) != set(wanted):
+        if (differing := _no_schedule_had_and_wanted(node)) is not None:
+            had, wanted = differing
             self._swap(name, taints.NO_SCHEDULE, add=wanted, remove=had)
 
     def _swap(self, name: str, effect: str, *, add: list[str], remove: list[str]) -> None:
@@ -291,15 +285,28 @@ def _reason_of(node: Object) -> str:
     return taints.UNREACHABLE if unknown else taints.NOT_READY
 
 
-def _wanted_no_schedule(node: Object) -> list[str]:
-    wanted = [
-        key for kind, key in _PRESSURES.items() if condition(node, kind).get("status") == "True"
-    ]
-    if condition(node, "Ready") and not is_ready(node):
-        wanted.append(_reason_of(node))
-    if (node.get("spec") or {}).get("unschedulable"):
+_MINE = frozenset({*_BOTH, *_PRESSURES.values(), taints.UNSCHEDULABLE})
+
+
+def _no_schedule_had_and_wanted(node: Object) -> tuple[list[str], list[str]] | None:
+    """Our NoSchedule taints that a node has, and those that it should have; None if they are the
+    same."""
+    spec = node.get("spec") or {}
+    wanted = list[str]()
+    for each in (node.get("status") or {}).get("conditions") or ():
+        kind, status = each["type"], each["status"]
+        if kind == "Ready" and status != "True":
+            wanted.append(_reason_of(node))
+        elif kind in _PRESSURES and status == "True":
+            wanted.append(_PRESSURES[kind])
+    if spec.get("unschedulable"):
         wanted.append(taints.UNSCHEDULABLE)
-    return wanted
+    had = [
+        taint["key"]
+        for taint in spec.get("taints") or ()
+        if taint["effect"] == taints.NO_SCHEDULE and taint["key"] in _MINE
+    ]
+    return None if set(had) == set(wanted) else (had, wanted)
 
 
 def _verdict(silent: int, count: int) -> Disruption:

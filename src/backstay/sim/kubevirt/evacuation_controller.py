@@ -39,11 +39,15 @@ class EvacuationController(Reconciler):
         for node in self.all(NODES):
             self.add(node.key)
 
-    def hear(self, commit: Commit) -> None:
+    def concerns(self, commit: Commit) -> bool:
         if commit.storage == NODES.label:
             before = commit.before.object if commit.before else {"spec": {}}
-            if _has_drain_taint(commit.after.object) and not _has_drain_taint(before):
-                self.add(commit.after.key)
+            return _has_drain_taint(commit.after.object) and not _has_drain_taint(before)
+        return commit.storage != VMIS.label or self._node_to_leave(commit.after.object) != ""
+
+    def hear(self, commit: Commit) -> None:
+        if commit.storage == NODES.label:
+            self.add(commit.after.key)
         elif commit.storage == VMIS.label:
             self._add_node_of(commit.after.object)
         elif commit.storage == MIGRATIONS.label:
@@ -53,13 +57,17 @@ class EvacuationController(Reconciler):
                 self._add_node_of(vmi)
 
     def _add_node_of(self, vmi: Object) -> None:
-        status = vmi.get("status") or {}
-        name = status.get("nodeName")
-        if not name:
-            return
-        node = self.find(NODES, ("", name))
-        if status.get("evacuationNodeName") or (node is not None and _has_drain_taint(node)):
+        if name := self._node_to_leave(vmi):
             self.add(("", name))
+
+    def _node_to_leave(self, vmi: Object) -> str:
+        """The node that a VMI is on, if it was asked to leave it."""
+        status = vmi.get("status") or {}
+        name = str(status.get("nodeName") or "")
+        if not name or status.get("evacuationNodeName"):
+            return name
+        node = self.find(NODES, ("", name))
+        return name if node is not None and _has_drain_taint(node) else ""
 
     async def reconcile(self, key: Key) -> float | None:
         node = self.find(NODES, key)
@@ -114,4 +122,4 @@ class EvacuationController(Reconciler):
 
 def _has_drain_taint(node: Object) -> bool:
     taints = (node.get("spec") or {}).get("taints") or ()
-    return any(_DRAIN.items() <= taint.items() for taint in taints)
+    return bool(taints) and any(_DRAIN.items() <= taint.items() for taint in taints)

@@ -71,6 +71,9 @@ class MigrationController(Reconciler):
         for migration in self.all(MIGRATIONS):
             self.add(migration.key)
 
+    def concerns(self, commit: Commit) -> bool:
+        return commit.storage == MIGRATIONS.label or bool(self.all(MIGRATIONS))
+
     def hear(self, commit: Commit) -> None:
         namespace, name = commit.after.key
         if commit.storage == MIGRATIONS.label:

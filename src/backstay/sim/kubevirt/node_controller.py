@@ -44,6 +44,15 @@ class NodeController(Reconciler):
         for vmi in self.all(VMIS):
             self._add_node_of(vmi.object)
 
+    def concerns(self, commit: Commit) -> bool:
+        """Nodes that come and go, and all that happens on one that is silent. Whether one has
+        fallen silent is looked at by the clock."""
+        if commit.storage == NODES.label:
+            return commit.before is None or commit.deleted or self._is_silent(commit.after.object)
+        name = (commit.after.object.get("status") or {}).get("nodeName")
+        node = self.find(NODES, ("", name)) if name else None
+        return bool(name) and (node is None or self._is_silent(node))
+
     def hear(self, commit: Commit) -> None:
         if commit.storage == NODES.label:
             self.add(commit.after.key)

@@ -140,8 +140,11 @@ def finalizers_of(obj: Object) -> list[str]:
 
 
 def controller_of(obj: Object) -> Json | None:
-    owners = obj["metadata"].get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("controller")), None)
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            found: Json = owner
+            return found
+    return None
 
 
 def is_controlled_by(obj: Object, uid: str) -> bool:
@@ -166,8 +169,11 @@ def with_metadata(obj: Object, **fields: Any) -> Object:
 
 
 def condition_of(obj: Object | None, kind: str) -> Json | None:
-    conditions = ((obj or {}).get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == kind), None)
+    for each in ((obj or {}).get("status") or {}).get("conditions") or ():
+        if each["type"] == kind:
+            found: Json = each
+            return found
+    return None
 
 
 def has_condition(obj: Object | None, kind: str, status: str, reason: str | None = None) -> bool:

@@ -86,9 +86,14 @@ class Reconciler(ABC):
             self._context = None
             release()
 
+    def concerns(self, commit: Commit) -> bool:
+        """Whether a change can give it anything to do, as things are when it is made. What makes it
+        matter later is a change of its own."""
+        return True
+
     def note(self, commit: Commit) -> None:
         """Is called in the commit itself, by whoever made it; it is heard of later."""
-        if self._context is not None:
+        if self._context is not None and self.concerns(commit):
             self._context.run(self._send, commit)
 
     def _send(self, commit: Commit) -> None:

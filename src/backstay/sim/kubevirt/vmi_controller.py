@@ -66,6 +66,9 @@ class VmiController(Reconciler):
         for vmi in self.all(VMIS):
             self.add(vmi.key)
 
+    def concerns(self, commit: Commit) -> bool:
+        return commit.deleted or commit.storage != VMS.label
+
     def note(self, commit: Commit) -> None:
         if commit.storage == PODS.label:
             self._index(commit.after, gone=commit.deleted)
@@ -96,7 +99,8 @@ class VmiController(Reconciler):
             for vmi in self.all(VMIS):
                 if vmi.key[0] == namespace and name in claims_of(vmi.object["spec"]):
                     self.add(vmi.key)
-        elif commit.storage == VMS.label and commit.deleted:
+        else:
+            # Its VM is gone.
             self.add(commit.after.key)
 
     def _instance_behind(self, pod: Object) -> Json | None:
