@@ -59,10 +59,23 @@ from backstay.apis.csiaddons import NETWORK_FENCES
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.machines import MIGRATIONS
 from backstay.apis.storage import ATTACHMENTS
-from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
+from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.drbd_rules import DrbdsWord
-from backstay.lab.guest_rules import as_policy_says, asks_kubevirt, has_stopped
+from backstay.lab.guest_rules import as_policy_says, has_stopped
+from backstay.lab.happenings import (
+    OURS,
+    About,
+    asks_for_addresses,
+    asks_for_our_taint,
+    asks_to_delete_a_pod,
+    node_of,
+    pod_removed,
+    pod_touched,
+    request_of,
+    takes_something,
+    what_about,
+)
 from backstay.lab.linstor_rules import may_be_succeeded
 from backstay.lab.liveness import Patience, Promise, Repetition
 from backstay.lab.pace import Pace
@@ -93,9 +106,6 @@ from backstay.sim.nodes.truth import Entry, Running, What
 Json = Mapping[str, Any]
 Check = Callable[[Happening, Witness], str | None]
 
-_OURS = frozenset({INCIDENTS.label, LEASES.label, EVENTS.label})
-"""What our controllers keep in the API for themselves and for whoever reads it."""
-
 _RECORDS = "configmaps"
 """In our own namespace: what they have recorded."""
 
@@ -107,6 +117,7 @@ class Invariant:
     code: str
     name: str
     check: Check
+    about: About
 
 
 @dataclass(frozen=True)
@@ -131,6 +142,7 @@ class Inspector:
         self._enough: Collection[str] = ()
         self._has_enough = asyncio.Event()
         self._witness = witness
+        self._rules = {each: _rules_about(each) for each in About}
         self._promises: tuple[Promise, ...] = (
             Patience(witness, factor=factor),
             Repetition(factor=factor),
@@ -155,15 +167,17 @@ class Inspector:
 
     def _look_at(self, happening: Happening) -> None:
         self.checked += 1
-        for invariant in () if _is_another_s(happening) else INVARIANTS:
+        about = what_about(happening)
+        for invariant in () if about is None else self._rules[about]:
             sentence = invariant.check(happening, self._witness)
             if sentence is not None:
                 self.broken.append(Breach(happening.at, invariant.name, sentence))
         for promise in self._promises:
-            self.broken += [Breach(happening.at, *each) for each in promise.look(happening)]
+            for each in promise.look(happening):
+                self.broken.append(Breach(happening.at, *each))
         if self._enough and self.names_broken.issuperset(self._enough):
             self._has_enough.set()
-        if (risk := accepted_risk(happening, self._witness)) is not None:
+        if about is About.TRUTH and (risk := accepted_risk(happening, self._witness)) is not None:
             self.accepted.append(Breach(happening.at, "AcceptedRisk", risk))
 
 
@@ -231,24 +245,24 @@ def _places(running: Sequence[Running]) -> str:
 
 
 def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | None:
-    removed = _pod_removed(happening)
+    removed = pod_removed(happening)
     if removed is None:
         return None
-    meta, node = removed["metadata"], _node_of(removed)
+    meta, node = removed["metadata"], node_of(removed)
     if not meta.get("deletionTimestamp"):
         return f"{meta['name']} was removed without having been marked before"
-    doubt = witness.doubt(_by(happening), node, since=witness.marked(meta["uid"]) or 0)
+    doubt = witness.doubt(request_of(happening), node, since=witness.marked(meta["uid"]) or 0)
     if not doubt or has_stopped(removed, witness) or witness.is_shut_out(removed):
         return None
     return f"{meta['name']} was removed although {doubt}"
 
 
 def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
-    removed = _pod_removed(happening)
+    removed = pod_removed(happening)
     if removed is None:
         return None
-    meta, node = removed["metadata"], _node_of(removed)
-    marked, by = witness.marked(meta["uid"]), _by(happening)
+    meta, node = removed["metadata"], node_of(removed)
+    marked, by = witness.marked(meta["uid"]), request_of(happening)
     if marked is None:
         return None
     looks = [witness.lease_look(by, node), *witness.words_seen(by, node, since=marked)]
@@ -261,14 +275,14 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
 
 
 def preconditions(happening: Happening, _witness: Witness) -> str | None:
-    if _asks_for_our_taint(happening):
+    if asks_for_our_taint(happening):
         assert isinstance(happening, Asked)
         named = (happening.body.get("metadata") or {}).get("resourceVersion")
         return None if named else f"{happening.key[1]} was to be tainted, whatever it had become"
-    if _asks_for_addresses(happening):
+    if asks_for_addresses(happening):
         assert isinstance(happening, Asked)
         return _unconditional(happening)
-    if not (_asks_to_delete_a_pod(happening) or asks_to_detach(happening)):
+    if not (asks_to_delete_a_pod(happening) or asks_to_detach(happening)):
         return None
     assert isinstance(happening, Asked)
     named = happening.body.get("preconditions") or {}
@@ -291,7 +305,7 @@ def _unconditional(asked: Asked) -> str | None:
 
 
 def epoch(happening: Happening, witness: Witness) -> str | None:
-    if _asks_to_delete_a_pod(happening) or asks_to_detach(happening):
+    if asks_to_delete_a_pod(happening) or asks_to_detach(happening):
         assert isinstance(happening, Asked)
         return _unannounced(happening, witness)
     return _epoch_of_a_new_term(happening, witness)
@@ -343,7 +357,7 @@ def _is_our_lease(happening: Committed) -> bool:
 def disarm(happening: Happening, witness: Witness) -> str | None:
     """By the configuration as it was last read: a person who disarms in the very moment between
     reading and writing came too late for that write."""
-    if not _takes_something(happening):
+    if not takes_something(happening):
         return None
     assert isinstance(happening, Asked)
     thing = happening.key[1] or (happening.body.get("metadata") or {}).get("name", "")
@@ -389,7 +403,7 @@ def _not_ours_to_ask(asked: Asked) -> str | None:
     name = asked.key[1]
     if "finalizers" in (asked.body.get("metadata") or {}):
         return f"the finalizers of {name} were to be changed"
-    if asked.storage in _OURS and asked.method != "DELETE":
+    if asked.storage in OURS and asked.method != "DELETE":
         return None
     allowed: dict[str, tuple[str, ...]] = {
         PODS.label: ("DELETE",),
@@ -423,10 +437,10 @@ def _foreign_parts(node: Json) -> tuple[object, ...]:
 
 
 def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
-    removed = _pod_removed(happening)
+    removed = pod_removed(happening)
     if removed is None:
         return None
-    node = _node_of(removed)
+    node = node_of(removed)
     live = witness.stored(NODES.label, node)
     if live is None or _is_tainted(live):
         return None
@@ -434,7 +448,7 @@ def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
 
 
 def zombie(happening: Happening, witness: Witness) -> str | None:
-    if _takes_something(happening):
+    if takes_something(happening):
         assert isinstance(happening, Asked)
         return _sent_too_late(happening, witness)
     return _begun_too_soon(happening, witness) or _untainted_too_soon(happening, witness)
@@ -488,14 +502,14 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
     if asks_to_fence(happening):
         assert isinstance(happening, Asked)
         return robs_a_guest(happening, witness)
-    touched = _pod_touched(happening)
+    touched = pod_touched(happening)
     if touched is None:
         return None
-    meta, node = touched["metadata"], _node_of(touched)
+    meta, node = touched["metadata"], node_of(touched)
     runs = any(each.uid == meta["uid"] for each in witness.truth.running(node))
-    if not runs or witness.is_shut_out(touched) or not witness.doubt(_by(happening), node):
+    if not runs or witness.is_shut_out(touched) or not witness.doubt(request_of(happening), node):
         return None
-    if may_be_succeeded(touched, _by(happening), witness):
+    if may_be_succeeded(touched, request_of(happening), witness):
         return None
     kind = "guest" if VM_NAME in (meta.get("labels") or {}) else "pod"
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
@@ -536,14 +550,14 @@ def _taken_from_the_living(commit: Commit, by: Asked, witness: Witness) -> str |
 
 def no_bystander(happening: Happening, witness: Witness) -> str | None:
     """Also an attempt that the API refuses is one, unless it names a pod that is gone by now."""
-    if not _asks_to_delete_a_pod(happening):
+    if not asks_to_delete_a_pod(happening):
         return None
     assert isinstance(happening, Asked)
     live = witness.stored(PODS.label, happening.key[1], happening.key[0])
     meant = (happening.body.get("preconditions") or {}).get("uid")
     if live is None or (meant and meant != live["metadata"]["uid"]):
         return None
-    node = _node_of(live)
+    node = node_of(live)
     if (because := _kept_from_us(happening, live, node, witness)) is not None:
         return f"{happening.key[1]} was to be deleted, and {because}"
     machine = witness.node(node)
@@ -570,91 +584,30 @@ def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | No
     return f"{node} is exempt" if labels.get(EXEMPT) == "true" else None
 
 
-# What happened
-
-
-def _is_another_s(happening: Happening) -> bool:
-    """A change by nobody of ours, which most are, breaks no rule, unless it is about our lease."""
-    return (
-        isinstance(happening, Committed)
-        and happening.by is None
-        and happening.commit.after.key != OUR_LEASE
-    )
-
-
-def _asks_to_delete_a_pod(happening: Happening) -> bool:
-    return (
-        isinstance(happening, Asked)
-        and happening.storage == PODS.label
-        and (happening.method == "DELETE" or happening.subresource == "eviction")
-    )
-
-
-def _takes_something(happening: Happening) -> bool:
-    return (
-        _asks_to_delete_a_pod(happening)
-        or _asks_for_our_taint(happening)
-        or _asks_for_addresses(happening)
-        or asks_to_detach(happening)
-        or asks_to_fence(happening)
-        or asks_kubevirt(happening)
-    )
-
-
-def _asks_for_addresses(happening: Happening) -> bool:
-    return isinstance(happening, Asked) and happening.storage in BLOCKS | HANDLES
-
-
-def _asks_for_our_taint(happening: Happening) -> bool:
-    if not isinstance(happening, Asked) or happening.storage != NODES.label:
-        return False
-    taints = (happening.body.get("spec") or {}).get("taints") or ()
-    return any(each.get("key") == TAINT for each in taints)
-
-
-def _pod_touched(happening: Happening) -> Json | None:
-    """A pod that one of ours has just marked or removed, as it was before."""
-    if not isinstance(happening, Committed) or happening.by is None:
-        return None
-    commit = happening.commit
-    if commit.storage != PODS.label or commit.before is None:
-        return None
-    return commit.before.object
-
-
-def _pod_removed(happening: Happening) -> Json | None:
-    """A pod that one of ours has just taken out of the API."""
-    gone = isinstance(happening, Committed) and happening.commit.deleted
-    return _pod_touched(happening) if gone else None
-
-
-def _by(happening: Happening) -> Asked:
-    """The request of ours that did it."""
-    assert isinstance(happening, Committed)
-    assert happening.by is not None
-    return happening.by
-
-
-def _node_of(pod: Json) -> str:
-    return str(pod["spec"].get("nodeName", ""))
-
+_WHATEVER_IS_ASKED = About.REQUESTS | About.RECORDS
 
 INVARIANTS: tuple[Invariant, ...] = (
-    Invariant("I1", "OneWriter", one_writer),
-    Invariant("I2", "NoDeleteWithoutEvidence", no_delete_without_evidence),
-    Invariant("I3", "EvidenceScope", evidence_scope),
-    Invariant("I13", "ProofAfterBarrier", proof_after_barrier),
-    Invariant("I4", "Preconditions", preconditions),
-    Invariant("I5", "Epoch", epoch),
-    Invariant("I6", "Storm", storm),
-    Invariant("I9", "Disarm", disarm),
-    Invariant("I10", "Ownership", ownership),
-    Invariant("I11", "TaintBeforeRemoval", taint_before_removal),
-    Invariant("I11", "Zombie", zombie),
-    Invariant("I12", "NoHealthyGuestStopped", no_healthy_guest_stopped),
-    Invariant("I12", "AsPolicySays", as_policy_says),
-    Invariant("I14", "OneAddress", one_address),
-    Invariant("I16", "NoBystander", no_bystander),
-    Invariant("I16", "OneOwner", one_owner),
-    Invariant("I3", "OwnersProof", owners_proof),
+    Invariant("I1", "OneWriter", one_writer, About.TRUTH),
+    Invariant("I2", "NoDeleteWithoutEvidence", no_delete_without_evidence, About.COMMITS),
+    Invariant("I3", "EvidenceScope", evidence_scope, About.REQUESTS | About.COMMITS),
+    Invariant("I13", "ProofAfterBarrier", proof_after_barrier, About.COMMITS),
+    Invariant("I4", "Preconditions", preconditions, About.REQUESTS),
+    Invariant("I5", "Epoch", epoch, About.REQUESTS | About.COMMITS),
+    Invariant("I6", "Storm", storm, About.COMMITS),
+    Invariant("I9", "Disarm", disarm, About.REQUESTS),
+    Invariant("I10", "Ownership", ownership, _WHATEVER_IS_ASKED | About.COMMITS),
+    Invariant("I11", "TaintBeforeRemoval", taint_before_removal, About.COMMITS),
+    Invariant("I11", "Zombie", zombie, About.REQUESTS | About.COMMITS),
+    Invariant(
+        "I12", "NoHealthyGuestStopped", no_healthy_guest_stopped, About.REQUESTS | About.COMMITS
+    ),
+    Invariant("I12", "AsPolicySays", as_policy_says, About.REQUESTS),
+    Invariant("I14", "OneAddress", one_address, About.TRUTH | About.COMMITS),
+    Invariant("I16", "NoBystander", no_bystander, About.REQUESTS),
+    Invariant("I16", "OneOwner", one_owner, About.REQUESTS),
+    Invariant("I3", "OwnersProof", owners_proof, About.COMMITS),
 )
+
+
+def _rules_about(about: About) -> tuple[Invariant, ...]:
+    return tuple(each for each in INVARIANTS if about in each.about)
