@@ -391,9 +391,13 @@ def test_without_the_check_for_a_living_guest_it_is_marked_although_it_runs() ->
         victim = await set_up(s, "a", chain=without(*checks))
         s.cluster.nodes[victim].kill_kubelet()
         await until_lost(s, victim)
-        await asyncio.sleep(200)
-        [pod] = (await s.client.list(PODS, fields=f"spec.nodeName={victim}")).json()["items"]
-        assert pod["metadata"].get("deletionTimestamp")
+
+        async def is_marked() -> bool:
+            [pod] = (await s.client.list(PODS, fields=f"spec.nodeName={victim}")).json()["items"]
+            return "deletionTimestamp" in pod["metadata"]
+
+        await s.eventually(is_marked)
+        assert s.copies("a") == [victim]
 
     play(scene)
 
