@@ -92,6 +92,20 @@ def api_is_restored(scene: Scene) -> Iterator[Step]:
         yield step(restored + dice.between(20, 60), Do.ARM)
 
 
+def restored_while_one_is_away(scene: Scene) -> Iterator[Step]:
+    """One of us is cut off from before the backup until the restore, and knows of no other API. A
+    node dies that day, and is confirmed once that one may lead."""
+    dice, away, node = scene.dice, scene.controller(), scene.node()
+    yield step(0, Do.CUT_CONTROLLER, controller=away)
+    backed_up = dice.between(5, 10)
+    yield step(backed_up, Do.BACK_UP)
+    restored = backed_up + dice.between(20, 30)
+    yield step(restored - dice.between(5, 15), Do.KILL, node=node)
+    yield step(restored - dice.between(-2, 2), Do.HEAL_CONTROLLER, controller=away)
+    yield step(restored, Do.ROLL_BACK)
+    yield step(restored + dice.between(55, 70), Do.CONFIRM, node=node)
+
+
 def program_fails(scene: Scene) -> Iterator[Step]:
     # The last one may be on nodes, and share their fate; the first is not in every cluster.
     program, at = scene.dice.pick(PROGRAMS[1:-1]), scene.beginning()

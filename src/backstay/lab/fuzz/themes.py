@@ -82,7 +82,15 @@ THEMES: tuple[Theme, ...] = (
         ],
         patience=0.4,
     ),
-    Theme("a restored API", 1, worlds.small, [(1, leaders.api_is_restored)]),
+    Theme(
+        "leaders on nodes", 1, worlds.of_two_on_nodes,
+        [(1, leaders.helper_dies_too), (1, leaders.helper_stands_still), (2, deaths.node_dies)],
+        patience=0.4,
+    ),
+    Theme(
+        "a restored API", 2, worlds.of_two,
+        [(1, leaders.api_is_restored), (2, leaders.restored_while_one_is_away)],
+    ),
     Theme(
         "clocks and heartbeats", 1, worlds.small,
         [(1, words.a_wrong_clock_misleads), (1, guests.guests_outlive_it)],

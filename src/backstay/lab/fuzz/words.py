@@ -72,14 +72,14 @@ def refuted_by_life(scene: Scene) -> Iterator[Step]:
 
 def refuted_by_an_answer(scene: Scene) -> Iterator[Step]:
     """Its kubelet alone has died, and the machine refuses connections: it lives. Then it is cut
-    off, and somebody else of us leads."""
+    off, perhaps before anybody took it for lost, and somebody else of us leads."""
     dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 3)
     yield step(at, Do.KILL_KUBELET, node=node)
-    yield step(at + dice.between(2, 8), Do.CONFIRM, node=node)
-    at += dice.between(30, 50)
+    yield step(at + dice.between(2, 6), Do.CONFIRM, node=node)
+    early = dice.happens(0.5)
+    at += dice.between(17, 21) if early else dice.between(30, 50)
     yield step(at, Do.CUT, node=node)
-    if dice.happens(0.8):
-        yield from _others_lead(scene, at + dice.between(1, 5))
+    yield from _others_lead(scene, at + (dice.between(12, 18) if early else dice.between(1, 5)))
 
 
 def _others_lead(scene: Scene, at: float) -> Iterator[Step]:

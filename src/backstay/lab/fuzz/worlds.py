@@ -80,11 +80,15 @@ def watched(dice: Chance) -> Scenario:
 
 
 def of_two(dice: Chance) -> Scenario:
-    """A small one with two controllers, sometimes on nodes."""
-    world = msgspec.structs.replace(small(dice), controllers=2)
-    if dice.happens(0.7):
-        return world
-    return msgspec.structs.replace(world, hosts={"n2": ("backstay-1",), "n3": ("backstay-2",)})
+    """A small one with two controllers."""
+    return msgspec.structs.replace(small(dice), controllers=2)
+
+
+def of_two_on_nodes(dice: Chance) -> Scenario:
+    """They are on nodes, sometimes on one that is likely to die."""
+    first = dice.pick(("n1", "n2"))
+    hosts = {first: ("backstay-1",), "n3": ("backstay-2",)}
+    return msgspec.structs.replace(of_two(dice), hosts=hosts)
 
 
 def stormy(dice: Chance) -> Scenario:
