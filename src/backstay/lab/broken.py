@@ -80,7 +80,8 @@ class WithoutEvidence(Guard):
 
 
 class Credulous(Observer):
-    """Takes every word for what ``_believe`` makes of it."""
+    """Takes what it is told, of the node, by its owners, by people and by whoever looks, for what
+    ``_see``, ``_obey``, ``_believe`` and ``_listen`` make of it."""
 
     def _snapshot(
         self,
@@ -89,15 +90,22 @@ class Credulous(Observer):
         confirmations: tuple[Confirmation, ...],
         testimony: Testimony,
     ) -> Snapshot:
-        seen = self._see(facts)
+        seen = self._see(facts, testimony)
         believed = tuple(self._believe(word, seen) for word in confirmations)
-        return super()._snapshot(seen, policy, believed, testimony)
+        heard = self._listen(seen, testimony)
+        return super()._snapshot(seen, self._obey(policy), believed, heard)
 
-    def _see(self, facts: NodeFacts) -> NodeFacts:
+    def _see(self, facts: NodeFacts, _testimony: Testimony) -> NodeFacts:
         return facts
 
-    def _believe(self, word: Confirmation, facts: NodeFacts) -> Confirmation:
+    def _obey(self, policy: Policy) -> Policy:
+        return policy
+
+    def _believe(self, word: Confirmation, _facts: NodeFacts) -> Confirmation:
         return word
+
+    def _listen(self, _facts: NodeFacts, testimony: Testimony) -> Testimony:
+        return testimony
 
 
 class OfAnyBoot(Credulous):
@@ -114,7 +122,7 @@ class WithoutLastRenewal(Credulous):
 
 
 class ForAllTimes(WithoutLastRenewal):
-    def _see(self, facts: NodeFacts) -> NodeFacts:
+    def _see(self, facts: NodeFacts, _testimony: Testimony) -> NodeFacts:
         return msgspec.structs.replace(facts, heartbeat_changed_at=None)
 
     def _believe(self, word: Confirmation, facts: NodeFacts) -> Confirmation:
@@ -143,7 +151,7 @@ class DeafToWarnings(Hearsay):
 
 
 class WithoutHeartbeat(Credulous):
-    def _see(self, facts: NodeFacts) -> NodeFacts:
+    def _see(self, facts: NodeFacts, _testimony: Testimony) -> NodeFacts:
         return msgspec.structs.replace(facts, heartbeat="", heartbeat_changed_at=None)
 
     def _believe(self, word: Confirmation, facts: NodeFacts) -> Confirmation:
@@ -153,7 +161,7 @@ class WithoutHeartbeat(Credulous):
 class ByTheClock(WithoutLastRenewal):
     """Dates a sign of life by what it says of itself."""
 
-    def _see(self, facts: NodeFacts) -> NodeFacts:
+    def _see(self, facts: NodeFacts, _testimony: Testimony) -> NodeFacts:
         if not facts.renewal:
             return facts
         age = self._operator._wall.now() - datetime.fromisoformat(facts.renewal)
@@ -337,16 +345,10 @@ class OfAnyScope(Guard):
         return free + others, []
 
 
-class HearsOfFences(Observer):
+class HearsOfFences(Credulous):
     """Believes that the storage refuses the node."""
 
-    def _snapshot(
-        self,
-        facts: NodeFacts,
-        policy: Policy,
-        confirmations: tuple[Confirmation, ...],
-        testimony: Testimony,
-    ) -> Snapshot:
+    def _listen(self, facts: NodeFacts, testimony: Testimony) -> Testimony:
         watched = self.watched.get(facts.name)
         here = (watched.workloads if watched else None) or ()
         fence = Fence(
@@ -355,8 +357,7 @@ class HearsOfFences(Observer):
             volumes=tuple(volume.pv for workload in here for volume in workload.volumes),
             observed_at=asyncio.get_running_loop().time(),
         )
-        heard = msgspec.structs.replace(testimony, fences=(fence,))
-        return super()._snapshot(facts, policy, confirmations, heard)
+        return msgspec.structs.replace(testimony, fences=(fence,))
 
 
 # Terms, intents, incidents

@@ -14,7 +14,7 @@ from backstay.control.guard import Guard, Outcome
 from backstay.control.machines import Machines
 from backstay.kube.lease import Term
 from backstay.kube.resource import PODS
-from backstay.lab.broken_policy import Reading
+from backstay.lab.broken_policy import Unruly
 from backstay.model.evidence import GuestStop, Testimony
 from backstay.model.labels import LAUNCHER_UID
 from backstay.model.node import NodeFacts
@@ -26,10 +26,10 @@ from backstay.sources.guests import GuestSource
 _FINAL = ("Succeeded", "Failed")
 
 
-class OfItsOwnMind(Reading):
+class OfItsOwnMind(Unruly):
     """Takes it that every policy asks for as much as one can."""
 
-    def _take(self, policy: Policy) -> Policy:
+    def _obey(self, policy: Policy) -> Policy:
         bold = OnKubeletLoss.STOP_AND_MOVE
         return msgspec.structs.replace(policy, on_kubelet_loss=bold, start=True)
 

@@ -9,7 +9,6 @@ import msgspec
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard
 from backstay.control.incident import OpenIncident
-from backstay.control.observe import Observer
 from backstay.control.witnesses import Witnesses
 from backstay.decide import quorum
 from backstay.decide.detach import Holdings, Plan
@@ -18,11 +17,10 @@ from backstay.decide.succession import is_succeeded
 from backstay.drivers.linstor.wire import Options
 from backstay.kube.lease import Term
 from backstay.kube.resource import PODS
-from backstay.lab.broken import Reading
+from backstay.lab.broken import Credulous, Reading
 from backstay.model.drbd import ReplicaSight, ResourceSight
-from backstay.model.evidence import Confirmation, Testimony
+from backstay.model.evidence import Testimony
 from backstay.model.node import NodeFacts
-from backstay.model.policy import Policy
 from backstay.model.reasons import Why
 from backstay.model.storage import Owed
 from backstay.model.workload import Volume, Workload, WorkloadKind
@@ -208,25 +206,19 @@ class DetachesEverything(Guard):
         return msgspec.structs.replace(decided, detach=everything)
 
 
-class RobsTheReady(Observer):
+class RobsTheReady(Credulous):
     """Takes a node that DRBD has lost for one that is silent."""
 
     def is_interesting(self, name: str) -> bool:
         return True
 
-    def _snapshot(
-        self,
-        facts: NodeFacts,
-        policy: Policy,
-        confirmations: tuple[Confirmation, ...],
-        testimony: Testimony,
-    ) -> Snapshot:
-        if any(quorum.shut_out(each) is None for each in testimony.quorums):
-            facts = msgspec.structs.replace(
-                facts, ready="Unknown", lease_seen_at=0.0, lease_changed_at=None,
-                status_changed_at=None,
-            )  # fmt: skip
-        return super()._snapshot(facts, policy, confirmations, testimony)
+    def _see(self, facts: NodeFacts, testimony: Testimony) -> NodeFacts:
+        if all(quorum.shut_out(each) is not None for each in testimony.quorums):
+            return facts
+        return msgspec.structs.replace(
+            facts, ready="Unknown", lease_seen_at=0.0, lease_changed_at=None,
+            status_changed_at=None,
+        )  # fmt: skip
 
 
 # LINSTOR's controller

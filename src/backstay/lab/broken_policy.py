@@ -1,52 +1,37 @@
 """Broken parts that have to do with what people have said; see ``broken.py``."""
 
-from abc import ABC, abstractmethod
-
 import msgspec
 
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard, Outcome, Proof
 from backstay.control.incident import OpenIncident
-from backstay.control.observe import Observer
 from backstay.decide.failover import CHAIN, Case, Check, Objection, Snapshot, is_it_a_storm
 from backstay.kube.lease import Term
-from backstay.model.evidence import Confirmation, Strength, Testimony
-from backstay.model.node import NodeFacts
+from backstay.lab.broken import Credulous
+from backstay.model.evidence import Strength
 from backstay.model.policy import Ownership, Policy
 from backstay.model.reasons import Reason, Why
 
 
-class Reading(Observer, ABC):
-    """Takes what people have said for what ``_take`` makes of it."""
-
-    def _snapshot(
-        self,
-        facts: NodeFacts,
-        policy: Policy,
-        confirmations: tuple[Confirmation, ...],
-        testimony: Testimony,
-    ) -> Snapshot:
-        return super()._snapshot(facts, self._take(policy), confirmations, testimony)
+class Unruly(Credulous):
+    """Takes the policy for what ``_obey`` makes of it, also where no node is looked at."""
 
     @property
     def policy(self) -> Policy:
-        return self._take(super().policy)
-
-    @abstractmethod
-    def _take(self, policy: Policy) -> Policy: ...
+        return self._obey(super().policy)
 
 
-class WithoutPolicies(Reading):
+class WithoutPolicies(Unruly):
     """Knows of the configuration, and of no owner's policy."""
 
-    def _take(self, policy: Policy) -> Policy:
+    def _obey(self, policy: Policy) -> Policy:
         return msgspec.structs.replace(policy, rules=())
 
 
-class WithoutBounds(Reading):
+class WithoutBounds(Unruly):
     """Grants owners whatever they ask for."""
 
-    def _take(self, policy: Policy) -> Policy:
+    def _obey(self, policy: Policy) -> Policy:
         return msgspec.structs.replace(policy, weakest=Strength.PRESUMED)
 
 

@@ -10,18 +10,16 @@ from backstay.control.failover import FailoverLoop
 from backstay.control.fences import Fences
 from backstay.control.guard import Guard
 from backstay.control.incident import OpenIncident
-from backstay.control.observe import Observer
 from backstay.control.volumes import Volumes
 from backstay.decide.detach import Holdings, Plan
 from backstay.decide.failover import Decision, Snapshot
 from backstay.kube.lease import Term
 from backstay.kube.resource import NODES
-from backstay.lab.broken import Reading
-from backstay.model.evidence import Confirmation, Silence, Testimony
+from backstay.lab.broken import Credulous, Reading
+from backstay.model.evidence import Silence, Testimony
 from backstay.model.fences import FenceOrder, Fencing
 from backstay.model.labels import OUT_OF_SERVICE, TAINT
 from backstay.model.node import NodeFacts
-from backstay.model.policy import Policy
 from backstay.model.reasons import Why
 from backstay.model.storage import Owed
 from backstay.model.workload import Volume, Workload
@@ -109,24 +107,17 @@ class LiftsAnybodysFence(Guard):
         await super().let_go(node, uid=uid, term=term)
 
 
-class OfAnyFence(Observer):
+class OfAnyFence(Credulous):
     """Takes every fence for one that speaks of all volumes."""
 
-    def _snapshot(
-        self,
-        facts: NodeFacts,
-        policy: Policy,
-        confirmations: tuple[Confirmation, ...],
-        testimony: Testimony,
-    ) -> Snapshot:
+    def _listen(self, facts: NodeFacts, testimony: Testimony) -> Testimony:
         watched = self.watched.get(facts.name)
         workloads = (watched.workloads if watched else None) or ()
         volumes = tuple(volume.pv for each in workloads for volume in each.volumes)
         fences = tuple(
             msgspec.structs.replace(fence, volumes=volumes) for fence in testimony.fences
         )
-        believed = msgspec.structs.replace(testimony, fences=fences)
-        return super()._snapshot(facts, policy, confirmations, believed)
+        return msgspec.structs.replace(testimony, fences=fences)
 
 
 class WithoutPlugged(Reading):
@@ -152,7 +143,7 @@ def _paths(workload: Workload) -> list[str]:
 _NOTHING = "nothing"
 
 
-class NothingIsCovered(Reading):
+class NothingIsCovered(Reading, Credulous):
     """Takes whoever has no volumes for one whose volumes are all refused."""
 
     def _take(self, workload: Workload) -> Workload:
@@ -160,19 +151,12 @@ class NothingIsCovered(Reading):
             return workload
         return msgspec.structs.replace(workload, volumes=(Volume(claim=_NOTHING, pv=_NOTHING),))
 
-    def _snapshot(
-        self,
-        facts: NodeFacts,
-        policy: Policy,
-        confirmations: tuple[Confirmation, ...],
-        testimony: Testimony,
-    ) -> Snapshot:
+    def _listen(self, _facts: NodeFacts, testimony: Testimony) -> Testimony:
         fences = tuple(
             msgspec.structs.replace(fence, volumes=(*fence.volumes, _NOTHING))
             for fence in testimony.fences
         )
-        believed = msgspec.structs.replace(testimony, fences=fences)
-        return super()._snapshot(facts, policy, confirmations, believed)
+        return msgspec.structs.replace(testimony, fences=fences)
 
 
 # Fences against the living
