@@ -79,12 +79,14 @@ class Knocks:
             return max(contact.met_since, known - _KNOCK * self.factor)
         return -math.inf
 
-    def meetings(self, node: str) -> Iterator[tuple[str, float]]:
-        """Who of ours has met somebody at the node's port, and when: the first and the last time of
-        those that followed one another."""
+    def meetings(self, node: str, *, after: float) -> Iterator[tuple[str, float]]:
+        """Who of ours has met somebody at the node's port after that moment, as far as it went on
+        without a break, and when at the latest for the first time."""
         for user, process in self.ours.items():
             contact = self._contact(process, node)
-            yield from ((user, contact.met_since), (user, contact.met_at))
+            first = max(contact.met_since, after + _KNOCK * self.factor)
+            if contact.met_at > after:
+                yield user, min(first, contact.met_at)
 
     def _contact(self, process: str, node: str) -> Contact:
         return self.contacts.get((process, f"{node}/{_KUBELET}"), Contact())

@@ -399,10 +399,10 @@ class Witness:
         led was answered by the node, and had the time to write it down."""
         if (word.get("status") or {}).get("refuted"):
             return True
-        given, slack = self._given_at[word["metadata"]["uid"]], _SLACK * self.factor
+        known = self._given_at[word["metadata"]["uid"]] + _SLACK * self.factor
         return any(
-            at > given + slack and self.terms.went_on(user, at) > _KEPT * self.factor
-            for user, at in self._knocks.meetings(node)
+            self.terms.went_on(user, at) > _KEPT * self.factor
+            for user, at in self._knocks.meetings(node, after=known)
         )
 
     def sign_of_life(self, by: Asked, node: str) -> str:
