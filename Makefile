@@ -1,6 +1,9 @@
 # Each target installs what it needs into .venv, on a machine with Python 3.11, git and make.
 
-PYTHON ?= python3
+# The distribution's Python, where it can make environments: it is built with optimisations that one
+# from a version manager often lacks, and does the same in three quarters of the time.
+PYTHON ?= $(shell for each in /usr/bin/python3.11 python3.11 python3; do \
+	$$each -c 'import ensurepip, venv' 2>/dev/null && echo $$each && exit; done; echo python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
