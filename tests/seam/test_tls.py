@@ -1,11 +1,14 @@
 """TLS with real certificates: whom we trust, who we are, and how both change while we run."""
 
 import asyncio
+import gc
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -332,3 +335,31 @@ def _refuse_and_read_on(door: socket.socket, context: ssl.SSLContext) -> None:
     with socket.socket(fileno=wrapped.detach()) as plain:
         while plain.recv(2**16):
             pass
+
+
+class TestWhatAConnectionHolds:
+    """asyncio keeps a buffer for each connection with TLS, filled or not."""
+
+    @staticmethod
+    async def buffer_after(transport: AiohttpTransport, *, amount: int) -> int:
+        async def answer(_: Inbound) -> Answer:
+            return Answer(body=bytes(amount))
+
+        listener = await AiohttpServe(grace=GRACE).listen(answer, tls=server_tls())
+        async with transport.stream(get(listener.url, trust())) as stream:
+            while await stream.read(5.0):
+                pass
+        await transport.request(get(listener.url, trust()))
+        ours: Any = [each for each in gc.get_objects() if isinstance(each, sslproto.SSLProtocol)]
+        here = asyncio.get_running_loop()
+        largest = max(
+            len(each._ssl_buffer) for each in ours if each._loop is here and not each._server_side
+        )
+        await listener.close()
+        return largest
+
+    async def test_little_where_little_comes(self, transport: AiohttpTransport) -> None:
+        assert await self.buffer_after(transport, amount=1000) == 2**18
+
+    async def test_more_where_much_comes_at_once(self, transport: AiohttpTransport) -> None:
+        assert await self.buffer_after(transport, amount=2**23) == 2**20

@@ -31,7 +31,7 @@ from backstay.sources.workloads import assemble, describe, read_pods
 _DOWN = (Life.SUSPECT, Life.LOST, Life.PROVEN)
 
 
-@dataclass
+@dataclass(slots=True)
 class Watched:
     """What is remembered of one node between two looks. ``proven`` and ``recovered`` are told by
     whoever acts, and end with the life that they were about."""

@@ -64,6 +64,7 @@ _IDLE_SECONDS = 15.0
 _TLS_CONTEXTS = 64
 _READ_BUFFER = 2**21
 _READ_AT_ONCE = 2**20
+_MUCH = 2**17
 _INFLATE_STEP = 2**20
 
 _WITHOUT_BODY = frozenset({204, 304})
@@ -141,16 +142,21 @@ class _Handler(ResponseHandler):
     """aiohttp's side of a connection, made for much that comes in.
 
     To go on reading costs nothing where reading goes on: aiohttp asks its parser anew for every
-    chunk that is taken. And more is read at once: each turn of the loop has a price, most of all
-    where others want the processor too.
+    chunk that is taken. And where much comes at once, more is read at once: each turn of the loop
+    has a price, most of all where others want the processor too. Where little comes, as on most
+    watches, the buffer for it would be all that the connection ever costs.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        tls = getattr(transport, "_ssl_protocol", None)
-        if tls is not None:
-            # There is no public way. Its buffer follows, and is only as large as what arrives.
-            tls.max_size = _READ_AT_ONCE
+        self._small: Any = getattr(transport, "_ssl_protocol", None)
+
+    def data_received(self, data: bytes) -> None:
+        if self._small is not None and len(data) > _MUCH:
+            # There is no public way. Its buffer follows.
+            self._small.max_size = _READ_AT_ONCE
+            self._small = None
+        super().data_received(data)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._reading_paused:

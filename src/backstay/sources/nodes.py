@@ -66,7 +66,7 @@ def _sight(lease: _Lease) -> LeaseSight:
 _LEASES: Projection[_Lease, LeaseSight] = Projection(_Lease, _sight)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Track:
     """One value of one node that changes while the node lives. ``seen_at`` is since when it has
     been waited for."""
