@@ -254,8 +254,11 @@ class Patience:
                 yield HOLDS, uid, f"{node} is silent, and no incident speaks of {name}"
 
     def _pods(self, node: str) -> list[Json]:
-        pods = (stored.object for stored in self._witness.store.all(PODS.label))
-        return [pod for pod in pods if pod["spec"].get("nodeName") == node]
+        return [
+            stored.object
+            for stored in self._witness.store.all(PODS.label)
+            if stored.object["spec"].get("nodeName") == node
+        ]
 
     def _records(self, node: str) -> dict[str, Json]:
         """What open incidents say of each pod of the node, by uid."""
