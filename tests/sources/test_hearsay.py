@@ -102,6 +102,25 @@ def test_what_was_said_before_somebody_armed_is_taken_away_by_whoever_is_there_n
     play(story)
 
 
+def test_it_is_said_again_where_the_api_is_restored_once_more_to_before_it() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            ours.start("n1")
+            backup = await api.grow()
+            await asyncio.sleep(12)
+            await api.roll_back(backup)
+            await asyncio.sleep(30)
+            assert ours.said("n1")
+            await api.roll_back(backup)
+            new = ours.start("n2")
+            await asyncio.sleep(60)
+            assert ours.said("n1")
+            assert new.words
+
+    play(story)
+
+
 def test_two_on_one_node_do_not_take_each_others_words_away() -> None:
     async def story(api: Api) -> None:
         async with Tasks("test") as tasks:

@@ -18,6 +18,8 @@ from backstay.sources.past import Past, rolled_back
 from backstay.sources.views import ViewRow, Views
 
 _AGAIN = 5.0
+"""Seconds until it is tried again, or seen to that it still stands there: somebody may restore the
+API once more, to before it was said."""
 
 
 class Hearsay:
@@ -31,10 +33,15 @@ class Hearsay:
     async def run(self) -> NoReturn:
         while True:
             turn = self._past.turn
-            if self._is_said() or await self._views.remark(self._past.remark):
+            done = self._is_said() or await self._views.remark(self._past.remark)
+            await self._until(turn, lasting=done and self._past.remark is None)
+
+    async def _until(self, turn: asyncio.Event, *, lasting: bool) -> None:
+        try:
+            async with asyncio.timeout(None if lasting else _AGAIN):
                 await turn.wait()
-            else:
-                await asyncio.sleep(_AGAIN)
+        except TimeoutError:
+            pass
 
     def _is_said(self) -> bool:
         """In whatever words: two controllers on one node have one place to say it. What was found
