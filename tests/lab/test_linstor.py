@@ -126,6 +126,20 @@ def test_a_quiet_cluster_with_linstor_stays_as_it_is() -> None:
     assert played.breaches == ()
 
 
+def test_a_satellite_can_be_stopped_once_and_evicted_only_while_it_is_away() -> None:
+    steps = """
+steps:
+  - {at: 1, do: evict-satellite, node: n2}
+  - {at: 2, do: start-satellite, node: n2}
+  - {at: 3, do: stop-satellite, node: n2}
+  - {at: 4, do: stop-satellite, node: n2}
+  - {at: 5, do: evict-satellite, node: n2}
+  - {at: 6, do: evict-satellite, node: n2}
+"""
+    played = play(load(BASE + WITH_DATABASE + steps))
+    assert [(line.at, line.who) for line in played.timeline] == [(3.0, "n2"), (5.0, "n2")]
+
+
 def test_a_case_that_is_made_smaller_keeps_to_the_nodes_that_are_left() -> None:
     own = LinstorClass(replicas=("n1", "n4"), tie_breaker="n4")
     spec = LinstorSpec(controller="n4", classes={"linstor": own})

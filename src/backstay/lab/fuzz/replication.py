@@ -31,9 +31,9 @@ _LEVELS: tuple[Level, ...] = ("resource", "resource", "group", "controller")
 
 def world(dice: Chance) -> Scenario:
     """A database and mostly a VM on the first node, whose disks are LINSTOR's, all or some; or
-    something that has its files over NFS."""
+    something that has its files over NFS. Beside LINSTOR's controller runs what is nobody's."""
     nodes = tuple(f"n{number + 1}" for number in range(4 if dice.happens(0.6) else 3))
-    first = nodes[0]
+    first, linstor = nodes[0], _linstor(dice, nodes)
     sets = [StatefulSet(name="db", node=first, claims=(Claim.LINSTOR,))]
     if dice.happens(0.5):
         files = (Claim.LINSTOR_SHARED,)
@@ -45,9 +45,9 @@ def world(dice: Chance) -> Scenario:
         workloads=Workloads(
             vms=_vms(dice, first),
             stateful_sets=tuple(sets),
-            deployments=(Deployment(name="web", node=first),) if dice.happens(0.7) else (),
+            deployments=(Deployment(name="web", node=linstor.controller),),
         ),
-        linstor=_linstor(dice, nodes),
+        linstor=linstor,
         controllers=2 if dice.happens(0.1) else 1,
         until=LONGEST,
     )
@@ -69,7 +69,7 @@ _CLAIMS: Weighted[tuple[Claim, ...]] = [
 
 def _linstor(dice: Chance, nodes: Sequence[str]) -> LinstorSpec:
     return LinstorSpec(
-        controller=nodes[0] if dice.happens(0.6) else dice.pick(nodes[1:]),
+        controller=nodes[0] if dice.happens(0.25) else dice.pick(nodes[1:]),
         classes={
             USUAL_CLASS: _bound(dice, nodes),
             _OTHER_CLASS: _unbound(dice, nodes) if dice.happens(0.3) else _bound(dice, nodes),
@@ -118,7 +118,7 @@ def _placement(dice: Chance, nodes: Sequence[str]) -> dict[str, Any]:
     return weighted(dice, placements)
 
 
-# How the first node is missed
+# How the first node is missed, or that of LINSTOR's controller
 
 Part = Callable[[Scene, float], Iterator[Step]]
 """What happens from a moment on."""
@@ -153,12 +153,18 @@ def _stalls(scene: Scene, at: float) -> Iterator[Step]:
     yield from _from_all(scene, at, Do.CUT_REPLICATION)
 
 
-_SILENCES = (*([Do.FREEZE] * 6), Do.CUT_API, Do.KILL_KUBELET)
+_SILENCES = (Do.FREEZE, Do.FREEZE, Do.CUT_API, Do.KILL_KUBELET)
+
+
+def _hangs(scene: Scene, at: float) -> Iterator[Step]:
+    """The same, and its satellite is not heard either."""
+    yield step(at, Do.FREEZE, node=scene.nodes[0])
+    yield from _from_all(scene, at, Do.CUT_REPLICATION)
 
 
 def _comes_and_goes(scene: Scene, at: float) -> Iterator[Step]:
-    """The same, and its links to the others do not stay as they are."""
-    yield from _stalls(scene, at)
+    """It hangs, and its links to the others do not stay as they are."""
+    yield from _hangs(scene, at)
     for _ in range(1 + scene.dice.below(2)):
         at += scene.dice.between(18, 45)
         yield from _from_all(scene, at, Do.MEND_REPLICATION)
@@ -167,11 +173,11 @@ def _comes_and_goes(scene: Scene, at: float) -> Iterator[Step]:
 
 
 def _keeps_a_friend(scene: Scene, at: float) -> Iterator[Step]:
-    """It is not heard, and one of its links is gone: another replica still lends it its vote. The
-    satellite there may be away."""
+    """It hangs, and one of its links is gone: another replica still lends it its vote. There the
+    satellite may be away."""
     dice, first, peers = scene.dice, scene.nodes[0], scene.nodes[1:3]
     friend, left = peers if dice.happens(0.5) else peers[::-1]
-    yield step(at, dice.pick(_SILENCES), node=first)
+    yield step(at, Do.FREEZE, node=first)
     do = Do.MUTE_REPLICATION if dice.happens(0.2) else Do.CUT_REPLICATION
     yield step(at, do, node=first, peer=left)
     if dice.happens(0.5):
@@ -201,17 +207,28 @@ def _loses_its_storage(scene: Scene, at: float) -> Iterator[Step]:
     yield from _from_all(scene, at, Do.CUT_REPLICATION)
 
 
-def _loses_the_api(scene: Scene, at: float) -> Iterator[Step]:
+def _linstors_node_is_lost(scene: Scene, at: float) -> Iterator[Step]:
+    yield step(at, scene.dice.pick((Do.CUT, Do.KILL)), node=_linstors_node(scene))
+
+
+def _linstors_node_loses_the_api(scene: Scene, at: float) -> Iterator[Step]:
     """And nothing else: DRBD and LINSTOR there go on, and the machine answers."""
-    yield step(at, scene.dice.pick((Do.CUT_API, Do.KILL_KUBELET)), node=scene.nodes[0])
+    yield step(at, scene.dice.pick((Do.CUT_API, Do.KILL_KUBELET)), node=_linstors_node(scene))
 
 
 def _most_are_silent(scene: Scene, at: float) -> Iterator[Step]:
-    """It is cut off, and the API hears nothing of the others: one of them may have LINSTOR."""
-    first, *others = scene.nodes
-    yield step(at, Do.CUT, node=first)
-    for node in others:
-        yield step(at + scene.dice.between(0, 5), Do.CUT_API, node=node)
+    """LINSTOR's node is cut off, and the API hears nothing of the others either."""
+    host = _linstors_node(scene)
+    yield step(at, Do.CUT, node=host)
+    for node in scene.nodes:
+        if node != host:
+            yield step(at + scene.dice.between(0, 5), Do.CUT_API, node=node)
+
+
+def _linstors_node(scene: Scene) -> str:
+    """The node that LINSTOR's controller is on."""
+    spec = scene.opening.linstor
+    return scene.nodes[0] if spec is None else spec.controller
 
 
 # What comes amid that
@@ -231,10 +248,10 @@ def _settings_change(scene: Scene, at: float) -> Iterator[Step]:
 
 
 _SETTINGS: Weighted[Do | What] = [
-    (6, What.QUORUM_OFF),
-    (5, What.ALLOW_TWO_PRIMARIES),
-    (4, Do.FREE_REPLICA),
-    (3, Do.ALLOW_TWO_BETWEEN),
+    (2, Do.ALLOW_TWO_BETWEEN),
+    (5, Do.FREE_REPLICA),
+    (4, What.ALLOW_TWO_PRIMARIES),
+    (7, What.QUORUM_OFF),
     (1, What.QUORUM_ON),
 ]
 
@@ -243,8 +260,7 @@ def _linstor_is_lost(scene: Scene, at: float) -> Iterator[Step]:
     """For long, and the node is back with the others for DRBD, which nobody can ask."""
     dice = scene.dice
     at += dice.between(25, 40)
-    seconds = round(dice.between(5, 60), 1)
-    yield step(at, Do.LINSTOR, what=dice.pick(_TROUBLES), seconds=seconds)
+    yield step(at, Do.LINSTOR, what=dice.pick(_TROUBLES))
     if dice.happens(0.8):
         yield from _from_all(scene, at + dice.between(0.5, 3), Do.MEND_REPLICATION)
     if dice.happens(0.2):
@@ -252,19 +268,24 @@ def _linstor_is_lost(scene: Scene, at: float) -> Iterator[Step]:
 
 
 _TROUBLES = (
-    What.REFUSE, What.SLOW, What.HTML, What.REDIRECT, What.UNAUTHORIZED, What.FORBIDDEN,
-    What.BROKEN, What.UNAVAILABLE, What.SILENT, What.BREAKS_OFF, What.GARBLED, What.EMPTY,
-    What.HUGE_NUMBERS, What.ERROR_EVENT, What.LATE_HEAD,
+    What.REFUSE, What.HTML, What.REDIRECT, What.UNAUTHORIZED, What.FORBIDDEN, What.BROKEN,
+    What.UNAVAILABLE, What.SILENT, What.BREAKS_OFF, What.GARBLED,
 )  # fmt: skip
 
 
 def _linstor_stumbles(scene: Scene, at: float) -> Iterator[Step]:
+    """It restarts, or streams are cut, or it answers oddly."""
     dice = scene.dice
     for _ in range(1 + dice.below(3)):
-        yield _amid(dice, step(at + dice.between(0, 70), Do.LINSTOR, what=dice.pick(_STUMBLES)))
+        seconds = round(dice.between(1, 30), 1)
+        odd = step(at + dice.between(0, 70), Do.LINSTOR, what=dice.pick(_STUMBLES), seconds=seconds)
+        yield _amid(dice, odd)
 
 
-_STUMBLES = (What.KILL, What.CUT_STREAMS, What.END_STREAMS, What.SILENCE_STREAMS)
+_STUMBLES = (
+    What.KILL, What.CUT_STREAMS, What.END_STREAMS, What.SILENCE_STREAMS, What.SLOW, What.EMPTY,
+    What.HUGE_NUMBERS, What.ERROR_EVENT, What.LATE_HEAD, What.WELL,
+)  # fmt: skip
 
 
 def _satellite_restarts(scene: Scene, at: float) -> Iterator[Step]:
@@ -336,21 +357,20 @@ def _story(beginning: Part, *amid: Part, heard: bool = False) -> Story:
 
 
 STORIES: Weighted[Story] = [
-    (1, _story(_dies)),
     (1, _story(_dies, _a_mishap)),
     (1, _story(_dies, _settings_change)),
-    (1, _story(_is_cut_off)),
     (2, _story(_is_cut_off, _a_mishap)),
-    (2, _story(_is_cut_off, _settings_change)),
+    (3, _story(_is_cut_off, _settings_change)),
     (2, _story(_is_back_without_storage)),
     (2, _story(_stalls, _a_mishap)),
-    (4, _story(_stalls, _settings_change)),
-    (5, _story(_stalls, _linstor_is_lost)),
-    (2, _story(_comes_and_goes)),
+    (5, _story(_hangs, _settings_change)),
+    (4, _story(_hangs, _linstor_is_lost)),
+    (3, _story(_comes_and_goes)),
     (5, _story(_keeps_a_friend)),
     (3, _story(_friend_hangs)),
-    (1, _story(_loses_its_storage)),
-    (3, _story(_loses_the_api, heard=True)),
+    (2, _story(_loses_its_storage)),
+    (2, _story(_linstors_node_is_lost)),
+    (2, _story(_linstors_node_loses_the_api, heard=True)),
     (2, _story(_most_are_silent, heard=True)),
 ]
 
