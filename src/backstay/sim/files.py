@@ -19,6 +19,7 @@ import msgspec
 
 from backstay.seam.clock import Rng
 from backstay.seam.files import FileInfo
+from backstay.sim.wire import true_time
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -111,20 +112,19 @@ class MemoryFiles:
 
     async def _begin(self, change: _Change) -> None:
         loop = asyncio.get_running_loop()
-        # In no process: the disk goes on when the one who asked is stopped.
-        here = Context()
-        now = here.run(loop.time)
+        now = true_time()
         before = [at for other, at in self._under_way.items() if other.path == change.path]
         due = max(now + self._latency(), *before, now)
         self._under_way[change] = due
         if due > now:
-            loop.call_at(due, self._finish_what_is_due, context=here)
+            # In no process: the disk goes on when the one who asked is stopped.
+            loop.call_at(due, self._finish_what_is_due, context=Context())
         else:
             self._finish_what_is_due()
         await change.done
 
     def _finish_what_is_due(self) -> None:
-        now = Context().run(asyncio.get_running_loop().time)
+        now = true_time()
         if self._hangs:
             return
         for change in [change for change, due in self._under_way.items() if due <= now]:

@@ -124,6 +124,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count(1)
         self._outside = Lane("world")
         self._mechanics = Lane("mechanics")
+        self._running = self._outside
         self._lined_up: list[Lane] = []
         self._ended: list[Lane] = []
         self._timers: list[_Entry] = []
@@ -139,7 +140,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Time
 
     def time(self) -> float:
-        clock = LANE.get(self._outside).clock
+        # Of the lane whose callback runs: to look up the context would take as long again.
+        clock = self._running.clock
         if clock is None:
             return self.true_time
         # As ``clock.read`` has it: this is asked for more often than anything else.
@@ -332,13 +334,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if timers and timers[0][0] <= self.true_time:
                 self._let_due_timers_line_up()
             if not lined_up:
-                if not self._stopping:
-                    self._go_on_to_the_next_timer()
-                    continue
-                return
+                self._running = self._outside
+                if self._stopping:
+                    return
+                self._go_on_to_the_next_timer()
+                continue
             ready_lanes = len(lined_up)
             place = int(self._draw() * ready_lanes) if ready_lanes > 1 else 0
-            lane = lined_up[place]
+            self._running = lane = lined_up[place]
             ready = lane.ready
             handle = ready.popleft()
             if not ready:
@@ -362,6 +365,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if self._abandoned:
                 raise Unfinished(_left_behind(self._abandoned[0]))
             if self._stopping:
+                self._running = self._outside
                 return
 
     def _go_on_to_the_next_timer(self) -> None:

@@ -98,9 +98,14 @@ class Reconciler(ABC):
 
     def _send(self, commit: Commit) -> None:
         loop = asyncio.get_running_loop()
-        # Nothing overtakes what was sent before it.
-        self._last_arrival = max(self._last_arrival, loop.time() + self._between(*_NEWS))
-        loop.call_at(self._last_arrival, self._arrive, commit)
+        # By the clock of this process, in whichever it was committed.
+        arrival = loop.call_later(self._between(*_NEWS), self._arrive, commit)
+        if arrival.when() < self._last_arrival:
+            # Nothing overtakes what was sent before it.
+            arrival.cancel()
+            loop.call_at(self._last_arrival, self._arrive, commit)
+        else:
+            self._last_arrival = arrival.when()
 
     def _arrive(self, commit: Commit) -> None:
         if self._context is not None:
