@@ -1,0 +1,55 @@
+"""Looking at everything that happens must stay cheap, or fewer disasters would be played.
+
+Counted in function calls, which are the same in every run: those that are made while a checker is
+looking, wherever they lead, among all.
+"""
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+from backstay import lab
+from backstay.lab import shipped
+from backstay.lab.play import play
+
+MOST = 0.10
+
+_ROOM = Path(lab.__file__).parent
+CHECKERS = frozenset(
+    str(_ROOM / f"{name}.py")
+    for name in (
+        "witness", "knocks", "terms", "happenings", "invariants", "liveness", "pace", "timeline",
+        "addresses", "drbd_rules", "guest_rules", "linstor_rules", "policy_rules", "silence_rules",
+        "storage_rules",
+    )
+)  # fmt: skip
+
+
+class Counter:
+    """A profile function."""
+
+    def __init__(self) -> None:
+        self.all = 0
+        self.checking = 0
+        self._checker: FrameType | None = None
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_call"):
+            self.all += 1
+            # What passes through the witness to the API is no part of looking.
+            if self._checker is None and event == "call" and frame.f_code.co_name != "handle":
+                self._checker = frame if frame.f_code.co_filename in CHECKERS else None
+            self.checking += self._checker is not None
+        elif event == "return" and frame is self._checker:
+            self._checker = None
+
+
+def test_checkers_take_less_than_a_tenth_of_a_scenario() -> None:
+    case, count = shipped.find("node-dies"), Counter()
+    sys.setprofile(count)
+    try:
+        played = play(case)
+    finally:
+        sys.setprofile(None)
+    assert played.checked > 100
+    assert 0 < count.checking < MOST * count.all
