@@ -87,5 +87,15 @@ async def running(*args: str, **environ: str) -> AsyncIterator[Controller]:
         yield Controller(process)
     finally:
         if process.returncode is None:
-            process.kill()
-            await process.wait()
+            await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """In order if it can, so that it leaves no file behind."""
+    process.terminate()
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said_in_a_sentence(good: str, bad: str, sentence: str)
     assert "\n" not in said
 
 
-@pytest.mark.parametrize("text", ["a: [", "name: x: y", "\x00", "{" * 5000])
+@pytest.mark.parametrize("text", ["a: [", "name: x: y", "\x00", "{" * 1000])
 def test_what_is_not_yaml_is_said_to_be_none(text: str) -> None:
     said = refused(text)
     assert said.startswith("mine.yaml: it is ")
