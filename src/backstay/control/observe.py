@@ -30,6 +30,8 @@ from backstay.sources.workloads import assemble, describe, read_pods
 
 _DOWN = (Life.SUSPECT, Life.LOST, Life.PROVEN)
 
+_NOTHING = Testimony()
+
 
 @dataclass(slots=True)
 class Watched:
@@ -216,13 +218,15 @@ class Observer:
 
     def _step(self, watched: Watched, heard: proof.Heard, now: float) -> None:
         before, facts = watched.life.state, heard.facts
+        # What hastens a loss means nothing once it has come, and a node may be dead for days.
+        is_lost = before not in (Life.HEALTHY, Life.SUSPECT)
         watched.life = life.step(
             watched.life,
             facts,
             now,
             times=self._times,
-            confirmed=proof.is_hastened(heard, now, times=self._times),
-            cut_off=proof.is_cut_off(heard),
+            confirmed=not is_lost and proof.is_hastened(heard, now, times=self._times),
+            cut_off=not is_lost and proof.is_cut_off(heard),
             proven=watched.proven,
             recovered=watched.recovered,
             clean=not facts.tainted,
@@ -254,4 +258,5 @@ class Observer:
 
 
 def _joined(said: Sequence[Testimony]) -> Testimony:
-    return reduce(Testimony.joined, said, Testimony())
+    spoken = [each for each in said if each != _NOTHING]
+    return reduce(Testimony.joined, spoken) if spoken else _NOTHING

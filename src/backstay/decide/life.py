@@ -69,8 +69,8 @@ def step(
 
 def shows_life(life: NodeLife, facts: NodeFacts) -> bool:
     """Whether the kubelet has been heard of since suspicion began."""
-    heard = (facts.lease_changed_at, facts.status_changed_at)
-    return any(_after(each, life.suspected_at) for each in heard)
+    suspected = life.suspected_at
+    return _after(facts.lease_changed_at, suspected) or _after(facts.status_changed_at, suspected)
 
 
 def guests_alive(life: NodeLife, facts: NodeFacts, times: Times) -> bool:

@@ -34,7 +34,7 @@ class Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def key(self) -> str:
-        return _key(self.namespace, self.name)
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class Row(Protocol):
