@@ -110,3 +110,22 @@ def test_whoever_is_met_again_and_again_was_not_silent() -> None:
         contact.tried(moment)
         contact.met(moment)
     assert against(n2=contact) == "it had been knocked at in vain from 1 places only"
+
+
+@pytest.mark.parametrize(
+    ("contact", "met"),
+    [
+        (Contact(met_since=NOW - 90, met_at=NOW - 10), NOW - 55),
+        (Contact(met_since=NOW - 40, met_at=NOW - 10), NOW - 40),
+        (Contact(met_since=NOW - 90, met_at=NOW - 58), NOW - 58),
+        (Contact(met_since=NOW - 90, met_at=NOW - 70), None),
+        (Contact(), None),
+    ],
+    ids=["all the while", "later", "once more", "before", "never"],
+)
+def test_who_met_somebody_after_a_moment_met_it_with_the_next_knock(
+    contact: Contact, met: float | None
+) -> None:
+    knocks = Knocks(1.0, {("n1/backstay-1", "n2/kubelet"): contact}, OURS)
+    found = [] if met is None else [("backstay-1", met)]
+    assert list(knocks.meetings("n2", after=NOW - 60)) == found

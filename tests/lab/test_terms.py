@@ -57,3 +57,13 @@ def test_what_one_announces_gives_another_no_right() -> None:
     terms.told("ours-1", "n1-1", incident(3, "shop/db-0/u1"), now=100.0)
     assert terms.announced("ours-2", "shop/db-0", 101.0) == set()
     assert terms.announced("ours-1", "shop/db", 101.0) == set()
+
+
+def test_who_leads_goes_on_for_as_long_as_it_renews_that_very_term() -> None:
+    terms = Terms(HOLD)
+    terms.led("ours-1", lease("ours-1", 1), sent=100.0, now=100.1)
+    terms.led("ours-1", lease("ours-1", 1), sent=108.0, now=108.1)
+    terms.led("ours-1", lease("ours-1", 2), sent=150.0, now=150.1)
+    assert terms.went_on("ours-1", 102.0) == 6.0
+    assert terms.went_on("ours-1", 130.0) < 0, "it had no right then"
+    assert terms.went_on("ours-2", 102.0) < 0
