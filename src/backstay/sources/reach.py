@@ -304,6 +304,9 @@ class ReachSource:
         return (later or names or [""])[0]
 
     async def _knock(self, ports: Sequence[str]) -> dict[str, Heard]:
+        if len(ports) == 1:
+            # As a rule; what is alone needs no task of its own.
+            return {ports[0]: await self._ask_port(ports[0])}
         async with asyncio.TaskGroup() as group:
             asked = {port: group.create_task(self._ask_port(port)) for port in ports}
         return {port: task.result() for port, task in asked.items()}
