@@ -149,6 +149,8 @@ class Kinds:
 
     def __init__(self) -> None:
         self.types = Types()
+        self.paths: dict[str, Any] = {}
+        """What ``requests.route`` has found paths to mean, until a kind comes or goes."""
         self._kinds: dict[tuple[str, str, str], KindInfo] = {}
         for info in facts().resources:
             self.add(info)
@@ -158,11 +160,13 @@ class Kinds:
 
     def add(self, info: KindInfo, schema: Schema | None = None) -> None:
         self._kinds[info.group, info.version, info.plural] = info
+        self.paths.clear()
         if schema is not None:
             self.types.add(info.type, schema)
 
     def remove(self, info: KindInfo) -> None:
         self._kinds.pop((info.group, info.version, info.plural), None)
+        self.paths.clear()
 
     def find(self, group: str, version: str, plural: str) -> KindInfo | None:
         return self._kinds.get((group, version, plural))

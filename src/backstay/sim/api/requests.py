@@ -22,6 +22,7 @@ from backstay.sim.api.status import (
 )
 
 MAX_BODY = 3 * 1024 * 1024
+_MOST_PATHS = 4096
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -42,6 +43,15 @@ class Target(msgspec.Struct, frozen=True):
 
 def route(kinds: Kinds, path: str) -> Target:
     """The target of a resource path. Raises a ``Refusal`` (404)."""
+    known: Target | None = kinds.paths.get(path)
+    if known is None:
+        if len(kinds.paths) >= _MOST_PATHS:
+            kinds.paths.clear()
+        known = kinds.paths[path] = _routed(kinds, path)
+    return known
+
+
+def _routed(kinds: Kinds, path: str) -> Target:
     parts = _parts(path)
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
@@ -66,7 +76,6 @@ def route(kinds: Kinds, path: str) -> Target:
     return Target(info, namespace, name, subresource)
 
 
-@lru_cache(maxsize=4096)
 def _parts(path: str) -> tuple[str, ...]:
     parts = path.strip("/").split("/")
     return tuple(map(unquote, parts) if "%" in path else parts)
