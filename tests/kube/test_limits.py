@@ -129,7 +129,7 @@ def stall(*, until: float) -> None:
     """As if the process had been stopped: time has gone on, and no timer has run meanwhile."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    loop._now = until
+    loop.true_time = until
 
 
 @virtual_time
