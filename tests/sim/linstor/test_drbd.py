@@ -361,6 +361,23 @@ def test_a_follower_that_was_released_hears_nothing_more() -> None:
     assert heard == ["r"]
 
 
+def test_who_comes_back_after_the_tie_breaker_is_brought_up_to_date() -> None:
+    """The primary, which has the newest data, can then be reached by way of the tie-breaker."""
+    rig = Rig(TWO_AND_A_HALF)
+    rig.promote("a")
+    rig.isolate("a")
+    rig.pass_time()
+    assert rig.writers == []
+    rig.drbd.mend("a", "c")
+    rig.pass_time()
+    assert rig.writers == ["a"], "one of two, and the tie-breaker"
+    rig.drbd.mend("a", "b")
+    rig.pass_time()
+    assert rig.sight("b").connections["a"] is Link.CONNECTED
+    assert rig.disk("b") == Disk.UP_TO_DATE
+    assert rig.writers == ["a"]
+
+
 # Disowned
 
 

@@ -336,8 +336,11 @@ class Drbd:
         if not (_is_behind(mine, theirs) or _is_behind(theirs, mine)):
             resource[one].ends[other].link = resource[other].ends[one].link = Link.STAND_ALONE
             return
-        late = self._primaries(resource, one if _is_behind(mine, theirs) else other)
-        for primary in late:
+        behind, newest = (one, theirs) if _is_behind(mine, theirs) else (other, mine)
+        for primary in self._primaries(resource, behind):
+            if self._data_of(resource, primary.node) == newest:
+                # It can be reached from there by way of others.
+                continue
             if resource.options_of(primary.node).outdated_primary == "disconnect":
                 return
             if resource.has_quorum(primary.node):
