@@ -20,12 +20,14 @@ from backstay.record.endpoints import (
 )
 from backstay.record.metrics import Metrics
 from backstay.record.pulse import Pulse
+from backstay.seam import Seams
 from backstay.seam.aiohttp_serve import AiohttpServe
 from backstay.seam.aiohttp_transport import AiohttpTransport
 from backstay.seam.serve import Answer, Inbound
 from backstay.seam.tasks import Tasks
 from backstay.seam.transport import Request
 from backstay.sim.network import Network
+from backstay.sim.world import World
 from tests.support.exposition import parse
 from tests.support.virtual import virtual_time
 
@@ -187,3 +189,23 @@ async def test_a_pulse_beats_every_second() -> None:
         await asyncio.sleep(90.5)
         assert pulse.silence(loop.time()) == pytest.approx(0.5)
         assert pulse.worst == 0.0
+
+
+def test_a_pulse_notes_by_how_much_the_process_was_late() -> None:
+    pulse = Pulse()
+
+    async def main(_: Seams) -> None:
+        await pulse.run()
+
+    with World(1) as world:
+
+        async def scenario() -> None:
+            process = world.start("controller", main)
+            await asyncio.sleep(10.5)
+            process.pause()
+            await asyncio.sleep(5)
+            process.resume()
+            await asyncio.sleep(30)
+
+        world.run(scenario())
+    assert pulse.worst == pytest.approx(4.5)
