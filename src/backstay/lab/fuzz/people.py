@@ -24,7 +24,7 @@ def dies_while_we_may_not_act(scene: Scene) -> Iterator[Step]:
     dice = scene.dice
     match dice.below(4):
         case 0 | 1:
-            yield step(0, Do.DISARM, seconds=rounded(dice.between(30, 90)))
+            yield step(0, Do.DISARM, seconds=rounded(dice.between(50, 120)))
         case 2:
             yield step(0, Do.OBSERVE)
         case 3:

@@ -45,7 +45,8 @@ class Scene:
 
     def node(self) -> str:
         """Often the same one, which has the most to lose: stories are to meet."""
-        return self.nodes[0] if self.dice.happens(0.6) else self.dice.pick(self.nodes)
+        first, second, *_ = self.nodes
+        return weighted(self.dice, [(3, first), (1, second), (1, self.dice.pick(self.nodes))])
 
     def controller(self) -> str:
         return self.dice.pick(self.ours)

@@ -60,7 +60,7 @@ FOREIGN: Weighted[Story] = [
 """What can be laid over any theme."""
 
 THEMES: tuple[Theme, ...] = (
-    Theme("deaths", 1, worlds.mixed, [(1, deaths.node_dies)], patience=0.3),
+    Theme("deaths", 2, worlds.mixed, [(1, deaths.node_dies)], patience=0.3),
     Theme("words too early", 2, worlds.watched, [(1, words.armed_too_late)]),
     Theme(
         "words that are wrong", 3, worlds.small,
@@ -71,7 +71,7 @@ THEMES: tuple[Theme, ...] = (
         ],
     ),
     Theme(
-        "arming", 1, worlds.small,
+        "arming", 2, worlds.small,
         [(3, people.dies_while_we_may_not_act), (1, people.minds_change)],
     ),
     Theme(
@@ -105,7 +105,7 @@ THEMES: tuple[Theme, ...] = (
         "silence", 3, worlds.silent,
         [
             (3, silence.falls_silent), (2, silence.stands_still),
-            (1, silence.nobody_reaches_it), (1, silence.one_of_us_reaches_it_not),
+            (2, silence.nobody_reaches_it), (1, silence.one_of_us_reaches_it_not),
             (2, silence.several_fall_silent),
         ],
         lasts=LONGEST_SILENCE,
@@ -148,5 +148,5 @@ THEMES: tuple[Theme, ...] = (
         [(2, people.incident_is_deleted), (1, people.somebody_meddles)], patience=0.7,
     ),
     Theme("replicated volumes", 7, replication.world, replication.STORIES, lasts=replication.LASTS),
-    Theme("everything", 4, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
+    Theme("everything", 3, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip

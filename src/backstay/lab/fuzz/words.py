@@ -25,6 +25,7 @@ def armed_too_late(scene: Scene) -> Iterator[Step]:
             at += dice.between(20, 30)
             yield step(at, trouble, node=node)
         case 2:
+            yield step(at + 2, end, node=node)
             yield step(at + dice.between(2, 5), Do.BOOT, node=node)
             at += dice.between(25, 35)
             yield step(at, Do.CUT, node=node)
@@ -50,7 +51,7 @@ def wrongly_declared_dead(scene: Scene) -> Iterator[Step]:
 def said_before_it_booted(scene: Scene) -> Iterator[Step]:
     """A word about a boot that is over, when the next one is not heard of any more."""
     dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
-    yield step(at, Do.KILL if dice.happens(0.5) else Do.CUT, node=node)
+    yield step(at, Do.KILL, node=node)
     yield step(at + dice.between(1, 8), Do.CONFIRM, node=node)
     yield step(at + 9, Do.BOOT, node=node)
     yield step(at + dice.between(30, 40), dice.pick((Do.CUT, Do.CUT, Do.CUT_API)), node=node)
