@@ -20,7 +20,7 @@ _COMMANDS = {
     "run": "Play scenarios, and print what happened when.",
 }
 
-_PLAYING = frozenset({"fuzz", "run"})
+_PLAYING = frozenset({"fuzz", "hunt", "run"})
 
 
 class _Simulations(LazyGroup):
