@@ -89,9 +89,12 @@ class Interposed:
 class IgnoresGone(Reflector[Any, Row]):
     """Goes on from now, without a new picture."""
 
-    async def _perform(self) -> watch.Happening:
+    def _performance(self) -> Awaitable[watch.Happening]:
+        return self._unconcerned(super()._performance())
+
+    async def _unconcerned(self, performance: Awaitable[watch.Happening]) -> watch.Happening:
         try:
-            return await super()._perform()
+            return await performance
         except Gone:
             page = await self._list(limit=1, token=None, timeout=TIMEOUT)
             self.state = watch.Watching(page.version)

@@ -210,7 +210,7 @@ class BelievesTheWallClock(Leadership):
         while (row := self._seen) and row.holder not in ("", self.identity):
             if self._wall.now() - datetime.fromisoformat(row.renewed) > timedelta(seconds=15):
                 break
-            await self._change(until=now() + 1.0)
+            await self._wait(until=now() + 1.0)
         return row
 
 
