@@ -35,7 +35,7 @@ def world(dice: Chance) -> Scenario:
     nodes = tuple(f"n{number + 1}" for number in range(4 if dice.happens(0.6) else 3))
     first, linstor = nodes[0], _linstor(dice, nodes)
     sets = [StatefulSet(name="db", node=first, claims=(Claim.LINSTOR,))]
-    if dice.happens(0.5):
+    if dice.happens(0.9):
         files = (Claim.LINSTOR_SHARED,)
         sets.append(StatefulSet(name="cms", node=first, claims=files, storage_class=_EXPORTED))
     return Scenario(
@@ -74,7 +74,7 @@ def _linstor(dice: Chance, nodes: Sequence[str]) -> LinstorSpec:
             USUAL_CLASS: _bound(dice, nodes),
             _OTHER_CLASS: _unbound(dice, nodes) if dice.happens(0.3) else _bound(dice, nodes),
             _EXPORTED: LinstorClass(
-                exported_by=nodes[0] if dice.happens(0.7) else dice.pick(nodes[1:3])
+                exported_by=nodes[0] if dice.happens(0.9) else dice.pick(nodes[1:3])
             ),
         },
         upper_case=dice.happens(0.2),
@@ -166,9 +166,9 @@ def _comes_and_goes(scene: Scene, at: float) -> Iterator[Step]:
     """It hangs, and its links to the others do not stay as they are."""
     yield from _hangs(scene, at)
     for _ in range(1 + scene.dice.below(2)):
-        at += scene.dice.between(18, 45)
+        at += scene.dice.between(16, 24)
         yield from _from_all(scene, at, Do.MEND_REPLICATION)
-        at += scene.dice.between(6, 12)
+        at += scene.dice.between(11, 15)
         yield from _from_all(scene, at, Do.CUT_REPLICATION)
 
 
@@ -362,7 +362,7 @@ STORIES: Weighted[Story] = [
     (2, _story(_is_cut_off, _a_mishap)),
     (3, _story(_is_cut_off, _settings_change)),
     (2, _story(_is_back_without_storage)),
-    (2, _story(_stalls, _a_mishap)),
+    (2, _story(_stalls)),
     (5, _story(_hangs, _settings_change)),
     (4, _story(_hangs, _linstor_is_lost)),
     (3, _story(_comes_and_goes)),
