@@ -15,8 +15,8 @@ from backstay.lab.fuzz import LONGEST_SILENCE, SIBLINGS, draw, theme_of
 from backstay.lab.fuzz.themes import THEMES
 from backstay.lab.scenario import Do, dump, load
 
-CHUNK = 20
-CHUNKS = 5
+CHUNK = 25
+CHUNKS = 12
 
 CHEAP = 9
 """A seed whose case is short, and shows the bug below."""

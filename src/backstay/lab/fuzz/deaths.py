@@ -50,6 +50,12 @@ def node_seems_dead(scene: Scene) -> Iterator[Step]:
         yield scene.in_our_midst(step(at + dice.between(1, 70), end, node=node))
 
 
+def node_is_gone(scene: Scene) -> Iterator[Step]:
+    """Nobody hears of it any more, nor says anything of it."""
+    dice, at = scene.dice, scene.dice.between(0, 5)
+    yield step(at, dice.pick((Do.CUT, Do.CUT, Do.KILL)), node=scene.nodes[0])
+
+
 def node_reboots(scene: Scene) -> Iterator[Step]:
     """So fast that it may not be missed at all; or somebody vouches for the boot before."""
     dice, node, at = scene.dice, scene.node(), scene.beginning()

@@ -33,9 +33,8 @@ def virt_handler_falls_silent_too(scene: Scene) -> Iterator[Step]:
     at += dice.between(*_HEARTBEAT)
     yield step(at, Do.CUT, node=node)
     for vm in scene.vms:
-        if dice.happens(0.7):
-            said = dice.pick((Do.SAY_FAILED, Do.DELETE_GUEST))
-            yield step(at + dice.between(1, 10), said, workload=vm)
+        said = dice.pick((Do.SAY_FAILED, Do.DELETE_GUEST))
+        yield step(at + dice.between(1, 10), said, workload=vm)
 
 
 def guests_outlive_it(scene: Scene) -> Iterator[Step]:

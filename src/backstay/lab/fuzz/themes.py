@@ -95,7 +95,7 @@ THEMES: tuple[Theme, ...] = (
         "clocks and heartbeats", 1, worlds.small,
         [(1, words.a_wrong_clock_misleads), (1, guests.guests_outlive_it)],
     ),
-    Theme("storms", 1, worlds.stormy, [(2, deaths.several_die), (1, deaths.die_in_turn)]),
+    Theme("storms", 1, worlds.stormy, [(1, deaths.several_die), (1, deaths.die_in_turn)]),
     Theme(
         "owners", 1, worlds.owned,
         [(3, deaths.node_dies), (1, people.says_what_we_do_not_know)],
@@ -117,14 +117,14 @@ THEMES: tuple[Theme, ...] = (
     Theme(
         "guests", 1, worlds.inhabited,
         [
-            (2, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too),
-            (2, guests.guest_is_moved),
+            (1, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too),
+            (1, guests.guest_is_moved),
         ],
         lasts=100.0,
     ),
     Theme(
         "guests that are moved", 1, worlds.inhabited_by_movers,
-        [(2, guests.kubelet_dies), (1, guests.virt_handler_falls_silent_too)],
+        [(1, guests.kubelet_dies), (1, guests.virt_handler_falls_silent_too)],
         lasts=120.0,
     ),
     Theme(
@@ -137,15 +137,14 @@ THEMES: tuple[Theme, ...] = (
     Theme(
         "fences", 1, worlds.fenced,
         [
-            (2, deaths.node_seems_dead), (1, words.deaf_to_the_api),
-            (1, storage.fenced_by_others),
+            (1, storage.fenced_by_others), (1, deaths.node_is_gone), (3, words.deaf_to_the_api),
         ],
         lasts=90.0,
     ),
     Theme("volumes", 1, worlds.attached, [(3, deaths.node_dies), (2, deaths.put_out_by_hand)]),
     Theme(
         "meddling", 1, worlds.mixed,
-        [(2, people.incident_is_deleted), (1, people.somebody_meddles)], patience=0.7,
+        [(3, people.incident_is_deleted), (1, people.somebody_meddles)], patience=0.9,
     ),
     Theme("replicated volumes", 7, replication.world, replication.STORIES, lasts=replication.LASTS),
     Theme("everything", 3, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
