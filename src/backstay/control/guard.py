@@ -49,7 +49,7 @@ from backstay.model.addresses import told as addresses_told
 from backstay.model.evidence import Evidence, EvidenceKind, Scope, Strength
 from backstay.model.fences import FenceOrder, FenceSight, Fencing
 from backstay.model.incident import Step
-from backstay.model.node import NodeFacts
+from backstay.model.node import Life, NodeFacts
 from backstay.model.policy import Job, Ownership, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.storage import Attachment, Owed
@@ -467,5 +467,7 @@ def _why_not(node: str, after: Snapshot | None, decide_on: Callable[[Snapshot], 
             node=node, because="our taint was taken off it meanwhile"
         )
     decision = decide_on(after)
+    if not decision.held and after.life.state in (Life.LOST, Life.PROVEN):
+        return Reason.NoLongerOurs.because(node=node)
     objections = [verdict.why.sentence for verdict in decision.held] or [decision.why.sentence]
     return Reason.ProofExpired.because(node=node, because=objections[0].rstrip("."))

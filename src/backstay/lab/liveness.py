@@ -226,7 +226,8 @@ class Patience:
                 yield RECOVERED, uid, f"{name} is still on {node}, whose death is proven"
             # LINSTOR's controller is only marked, as Kubernetes does it a few minutes later.
             marked = meta.get("deletionTimestamp") and not is_replaceable(pod)
-            if marked and self._was_touched(pod):
+            # What its owner has taken out of our hands by then is the owner's to remove.
+            if marked and self._was_touched(pod) and not _is_kept_from_us(pod):
                 yield TERMINATING, uid, f"{name} is Terminating on {node}, and nobody removes it"
 
     def _should_be_gone(self, record: Json | None) -> bool:
@@ -364,6 +365,10 @@ def _is_protected_kind(pod: Json) -> bool:
         each.get("controller") and each["kind"] in kinds
         for each in pod["metadata"].get("ownerReferences") or ()
     )
+
+
+def _is_kept_from_us(pod: Json) -> bool:
+    return (pod["metadata"].get("labels") or {}).get(labels.PROTECT) == "false"
 
 
 def _is_over(pod: Json) -> bool:

@@ -198,6 +198,13 @@ class Reason(Catalogue):
         "it did not hold any more, so nothing was removed and everything is decided anew.",
         "backstay explain node/{node}",
     )
+    NoLongerOurs = Entry(
+        "What was to be released from {node} is no longer there, or no longer ours to release.",
+        "Between the barrier and the removal its owner has kept it from us, deleted it, or it has "
+        "ended. Nothing was removed. A pod that was marked as deleted before stays Terminating "
+        "until its node is back, or until its owner removes it.",
+        "kubectl get pods -A --field-selector spec.nodeName={node}",
+    )
     AlreadyEnded = Entry(
         "{workload} has ended by itself.",
         "The pod has succeeded or failed and holds nothing any more.",

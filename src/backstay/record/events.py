@@ -31,6 +31,7 @@ _ALARMING = frozenset(
         Reason.EvidenceContradicted,
         Reason.GuestAliveKubeletDead,
         Reason.ProofExpired,
+        Reason.NoLongerOurs,
         Reason.StaysDown,
         Reason.ConfirmationRefused,
     )
