@@ -16,7 +16,7 @@ from backstay.lab.fuzz.themes import THEMES
 from backstay.lab.scenario import Do, dump, load
 
 CHUNK = 25
-CHUNKS = 22
+CHUNKS = 40
 
 CHEAP = 9
 """A seed whose case is short, and shows the bug below."""
