@@ -120,7 +120,7 @@ def test_no_case_goes_wrong(chunk: int) -> None:
     report = campaign(range(chunk * CHUNK, (chunk + 1) * CHUNK))
     assert report.findings == ()
     assert report.seeds == CHUNK
-    assert report.recovered > 0
+    assert report.checked > 100 * CHUNK
 
 
 def test_a_deliberate_bug_is_found_and_made_small() -> None:

@@ -174,7 +174,14 @@ async def test_the_real_kubectl_says_who_it_is(
     await client.create(NODES, {"metadata": {"name": name, "labels": {"test": namespace}}})
     try:
         taint = f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
-        await control_plane.kubectl("taint", "node", name, taint)
-        assert taints_by((await client.get(NODES, name)).into(Node)) == ("kubectl-taint",)
+        found: list[str] = []
+        for _ in range(5):
+            # Whoever writes the taints of a node next has its name on all of them: the
+            # controller-manager does so once or twice with a node that is new.
+            await control_plane.kubectl("taint", "node", name, taint)
+            found += taints_by((await client.get(NODES, name)).into(Node))
+            await control_plane.kubectl("taint", "node", name, f"{taint}-")
+        assert "kubectl-taint" in found
+        assert set(found) <= {"kubectl-taint", "kube-controller-manager"}
     finally:
         await client.delete(NODES, name)
