@@ -463,7 +463,8 @@ def _sent_too_late(asked: Asked, witness: Witness) -> str | None:
 
 
 def _begun_too_soon(happening: Happening, witness: Witness) -> str | None:
-    """Whoever takes the lease from somebody takes it after the other's right to act has ended."""
+    """Whoever takes the lease from somebody takes it after the other's right to act has ended;
+    but for one that was wiped out with the last renewals, of which nobody else can know."""
     if not isinstance(happening, Committed) or not _is_our_lease(happening):
         return None
     before, after = happening.commit.before, happening.commit.after
@@ -471,7 +472,7 @@ def _begun_too_soon(happening: Happening, witness: Witness) -> str | None:
         return None
     was, now = holder(before.object), holder(after.object)
     early = witness.terms.ended(was, happening.at) - happening.at if was and now else 0.0
-    if was == now or early <= 0:
+    if was == now or early <= 0 or witness.terms.is_forgotten(was, happening.at):
         return None
     return f"{now} took the lease {early:.1f} s before the term of {was} had ended"
 

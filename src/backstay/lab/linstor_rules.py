@@ -47,10 +47,10 @@ def _is_missed(pod: Json, by: Asked, witness: Witness) -> bool:
 
 
 def _are_most_there(node: str, by: Asked, witness: Witness) -> bool:
-    """Of the other nodes, without those that somebody has declared dead."""
-    words = (stored.object for stored in witness.store.all(CONFIRMATIONS.label))
-    not_asked = {node, *(word["spec"]["node"] for word in words)}
-    names = {stored.key[1] for stored in witness.store.all(NODES.label)} - not_asked
+    """Of the other nodes, without those that are silent and that somebody has declared dead."""
+    others = {stored.key[1] for stored in witness.store.all(NODES.label)} - {node}
     window = witness.times.suspect + _BEHIND * witness.factor
-    there = [name for name in names if by.sent - witness.renewed_at(name) <= window]
-    return 2 * len(there) >= len(names) > 0
+    there = {name for name in others if by.sent - witness.renewed_at(name) <= window}
+    words = (stored.object for stored in witness.store.all(CONFIRMATIONS.label))
+    asked = others - ({word["spec"]["node"] for word in words} - there)
+    return 2 * len(there) >= len(asked) > 0

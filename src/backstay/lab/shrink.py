@@ -13,10 +13,18 @@ from typing import TypeVar
 
 import msgspec
 
-from backstay.lab.scenario import API_SERVER, PROGRAMS, VIRT_CONTROLLER, Scenario, StatefulSet, Vm
+from backstay.lab.scenario import (
+    API_SERVER,
+    PROGRAMS,
+    VIRT_CONTROLLER,
+    Deployment,
+    Scenario,
+    StatefulSet,
+    Vm,
+)
 
 T = TypeVar("T")
-W = TypeVar("W", Vm, StatefulSet)
+W = TypeVar("W", Vm, StatefulSet, Deployment)
 
 Reduction = Callable[[Scenario, int], Scenario | None]
 """The scenario without its part of that number; None when there is none of it."""
@@ -125,6 +133,7 @@ def _consistent(scenario: Scenario) -> Scenario:
             workloads,
             vms=tuple(_placed(each, nodes) for each in workloads.vms),
             stateful_sets=tuple(_placed(each, nodes) for each in workloads.stateful_sets),
+            deployments=tuple(_placed(each, nodes) for each in workloads.deployments),
         ),
     )
 

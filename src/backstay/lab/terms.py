@@ -45,6 +45,16 @@ class Terms:
     _rights: dict[str, list[_Right]] = field(default_factory=dict)
     _announced: list[_Announced] = field(default_factory=list)
     _open: dict[str, _Announced] = field(default_factory=dict)
+    _forgotten_at: float = -math.inf
+
+    def forget(self, now: float) -> None:
+        """The API was restored from a backup, in which nothing is of who led since."""
+        self._forgotten_at = now
+
+    def is_forgotten(self, user: str, when: float) -> bool:
+        """Whether the API cannot know of the right that ``user`` had at that moment."""
+        right = self._right(user, when)
+        return right is not None and right.since <= self._forgotten_at
 
     def led(self, user: str, lease: Json, *, sent: float, now: float) -> None:
         """That one has taken, renewed or given up the lease, as it is now."""

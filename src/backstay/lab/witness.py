@@ -237,6 +237,7 @@ class Witness:
         what is seen now is later than what was seen then."""
         self._shift += before - self.store.version
         self._rolled_back_at = self.restored_at = _now()
+        self.terms.forget(_now())
         self._stamp = self._armed_stamp()
         self._given_at = dict.fromkeys(self._given_at, _now())
         for pod in self.store.all(PODS.label):
