@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from backstay.lab.fuzz import draw
 from backstay.lab.scenario import (
+    Deployment,
     Do,
     Scenario,
     StatefulSet,
@@ -22,6 +23,7 @@ BIG = Scenario(
     workloads=Workloads(
         vms=(Vm(name="a", node="n1"), Vm(name="b", node="n3")),
         stateful_sets=(StatefulSet(name="db"),),
+        deployments=(Deployment(name="web", node="n3"),),
     ),
     controllers=2,
     steps=(
@@ -69,6 +71,8 @@ def test_a_workload_whose_node_is_gone_may_run_anywhere() -> None:
     smaller = shrink(BIG, lambda s: needs_b(s) and "n1" in s.nodes)
     assert smaller.nodes == ("n1", "n2")
     assert smaller.workloads.vms == (Vm(name="b"),)
+    with_web = shrink(BIG, lambda s: "web" in s.workloads.names() and "n3" not in s.nodes)
+    assert with_web.workloads == Workloads(deployments=(Deployment(name="web"),))
 
 
 def test_every_attempt_is_a_scenario_that_can_be_written_down() -> None:

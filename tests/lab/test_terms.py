@@ -41,6 +41,18 @@ def test_who_never_led_never_had_a_right() -> None:
     assert terms.epoch("ours-2", 100.0) == 0
 
 
+def test_a_restored_api_cannot_know_of_renewals_before_it_and_knows_of_those_after() -> None:
+    terms = Terms(HOLD)
+    terms.led("ours-1", lease("ours-1", 1), sent=100.0, now=100.1)
+    assert not terms.is_forgotten("ours-1", 100.5)
+    terms.forget(101.0)
+    assert terms.is_forgotten("ours-1", 102.0)
+    assert terms.ended("ours-1", 102.0) == 110.0
+    terms.led("ours-1", lease("ours-1", 1), sent=103.0, now=103.1)
+    assert not terms.is_forgotten("ours-1", 104.0)
+    assert not terms.is_forgotten("ours-2", 104.0)
+
+
 def test_what_was_announced_when_it_left_counts_although_its_outcome_is_told_by_now() -> None:
     terms = Terms(HOLD)
     terms.told("ours-1", "n1-1", incident(3, "shop/db-0/u1"), now=100.0)

@@ -69,24 +69,17 @@ def _without_step(scenario: Scenario, number: int) -> Scenario | None:
     return _with(scenario, steps=_all_but(scenario.steps, number))
 
 
-def _without_vm(scenario: Scenario, number: int) -> Scenario | None:
-    workloads = scenario.workloads
-    if number >= len(workloads.vms):
-        return None
-    vms = _all_but(workloads.vms, number)
-    return _consistent(
-        _with(scenario, workloads=msgspec.structs.replace(workloads, vms=vms)),
-    )
+def _without_one_of(kind: str) -> Reduction:
+    """Of the workloads of that kind."""
 
+    def without(scenario: Scenario, number: int) -> Scenario | None:
+        there = getattr(scenario.workloads, kind)
+        if number >= len(there):
+            return None
+        fewer = msgspec.structs.replace(scenario.workloads, **{kind: _all_but(there, number)})
+        return _consistent(_with(scenario, workloads=fewer))
 
-def _without_stateful_set(scenario: Scenario, number: int) -> Scenario | None:
-    workloads = scenario.workloads
-    if number >= len(workloads.stateful_sets):
-        return None
-    sets = _all_but(workloads.stateful_sets, number)
-    return _consistent(
-        _with(scenario, workloads=msgspec.structs.replace(workloads, stateful_sets=sets)),
-    )
+    return without
 
 
 def _without_controller(scenario: Scenario, number: int) -> Scenario | None:
@@ -111,8 +104,9 @@ def _without_quiet_end(scenario: Scenario, number: int) -> Scenario | None:
 
 REDUCTIONS: tuple[Reduction, ...] = (
     _without_step,
-    _without_vm,
-    _without_stateful_set,
+    _without_one_of("vms"),
+    _without_one_of("stateful_sets"),
+    _without_one_of("deployments"),
     _without_controller,
     _without_node,
     _without_quiet_end,
