@@ -54,7 +54,9 @@ class _Satellite:
 
     @property
     def dues(self) -> list[float]:
-        return [due for due in (self.connects_at, self.tells_at, self.gives_up_at) if due]
+        # What it has to tell waits while it cannot be heard.
+        tells_at = self.tells_at if self.gives_up_at is None else None
+        return [due for due in (self.connects_at, tells_at, self.gives_up_at) if due]
 
 
 class Controller:
