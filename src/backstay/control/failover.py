@@ -239,6 +239,10 @@ class FailoverLoop:
         told = partial(self._note, snapshot, moments)
         await self._witnesses.bring_back(snapshot, incident, term=term, told=told)
         outcome, freed = Outcome(), await self._free(snapshot, decision, incident, moments, term)
+        if decision.releases and not incident.row.status.workloads:
+            # Else whoever is cut off in the midst of it leaves nothing behind that tells what left
+            # the node, how often that was, and whose volumes are to be freed.
+            await incident.tell(snapshot, decision, term=term)
         if decision.releases:
             outcome, freed = await self._release(snapshot, incident, moments, term), ""
         elif not freed:
