@@ -1,29 +1,17 @@
 """``backstay sim hunt``: how soon chance catches a deliberate bug."""
 
-import subprocess
-import sys
-
 import msgspec
 from click.testing import CliRunner
 
 from backstay.cli.sim_hunt import command
 from backstay.lab.hunt import Hunted
-
-
-def _hunt(*arguments: str) -> subprocess.CompletedProcess[str]:
-    door = "from backstay.cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", door, "sim", "hunt", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+from tests.support.sim_command import backstay_sim
 
 
 def test_it_tells_of_each_bug_how_soon_it_was_caught_and_the_exit_code_whether_all_were() -> None:
     bugs = ("silence-is-death", "lifts-anybodys-fence")
     case = ("--first", "9", "--seeds", "1", "--jobs", "2", "--output", "json")
-    done = _hunt("--bugs", ",".join(bugs), *case)
+    done = backstay_sim("hunt", "--bugs", ",".join(bugs), *case)
     assert done.returncode == 4, done.stderr
     caught, at_large = msgspec.json.decode(done.stdout, type=list[Hunted])
     assert (caught.bug, caught.seeds) == (bugs[0], 1)

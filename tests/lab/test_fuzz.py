@@ -14,6 +14,7 @@ from backstay.lab.campaign import ENOUGH, Report, Troupe, campaign
 from backstay.lab.fuzz import LONGEST_SILENCE, SIBLINGS, draw, theme_of
 from backstay.lab.fuzz.themes import THEMES
 from backstay.lab.scenario import Do, dump, load
+from tests.support.sim_command import backstay_sim
 
 CHUNK = 25
 CHUNKS = 40
@@ -37,16 +38,6 @@ def _python(code: str, *arguments: str, hash_seed: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def _backstay(*arguments: str) -> subprocess.CompletedProcess[str]:
-    door = "from backstay.cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", door, "sim", "fuzz", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 # Drawing
@@ -154,7 +145,7 @@ def test_a_case_that_cannot_be_played_to_its_end_is_a_finding() -> None:
 
 def test_several_processes_find_the_same_as_one() -> None:
     seeds = ("--first", "10", "--seeds", "2", "--output", "json")
-    alone, shared = _backstay(*seeds), _backstay(*seeds, "--jobs", "2")
+    alone, shared = backstay_sim("fuzz", *seeds), backstay_sim("fuzz", *seeds, "--jobs", "2")
     assert (alone.returncode, shared.returncode) == (0, 0), alone.stderr + shared.stderr
     report = msgspec.json.decode(alone.stdout, type=Report)
     assert report == msgspec.json.decode(shared.stdout, type=Report)
@@ -163,8 +154,8 @@ def test_several_processes_find_the_same_as_one() -> None:
 
 
 def test_what_went_wrong_is_written_down_and_the_exit_code_says_so(tmp_path: Path) -> None:
-    done = _backstay(
-        "--first", str(CHEAP), "--seeds", "1", "--bug", SILENCE, "--corpus", str(tmp_path)
+    done = backstay_sim(
+        "fuzz", "--first", str(CHEAP), "--seeds", "1", "--bug", SILENCE, "--corpus", str(tmp_path)
     )
     assert done.returncode == 4, done.stderr
     [file] = tmp_path.iterdir()
@@ -173,6 +164,6 @@ def test_what_went_wrong_is_written_down_and_the_exit_code_says_so(tmp_path: Pat
 
 
 def test_an_unknown_bug_is_named() -> None:
-    done = _backstay("--bug", "nonsense")
+    done = backstay_sim("fuzz", "--bug", "nonsense")
     assert done.returncode == 1
     assert "there is no bug 'nonsense': 'backstay sim bugs' lists them." in done.stderr

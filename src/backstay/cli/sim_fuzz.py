@@ -5,7 +5,6 @@ few seeds at a time, so that none is idle while another has work; what they repo
 JSON.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,12 +14,14 @@ import msgspec
 
 from backstay.cli.output import output_option, show
 from backstay.cli.sim import EXIT_BROKEN
+from backstay.cli.sim_elsewhere import elsewhere
 from backstay.lab.bugs import BUGS
 from backstay.lab.campaign import ENOUGH, Report, campaign
 from backstay.lab.fuzz import SIBLINGS
-from backstay.seam.exec import Command, Exec
+from backstay.seam.exec import Exec
 from backstay.seam.real import open_seams, run
 from backstay.seam.system import boot_time
+from backstay.seam.tasks import side_by_side
 
 _SHRINK_SECONDS = 30.0
 _AT_A_TIME = 20 * SIBLINGS
@@ -103,39 +104,28 @@ async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> 
     size = max(1, min(_AT_A_TIME, job.amount // job.jobs))
     chunks = iter(range(job.first, last, size))
 
-    async def work(program: Exec) -> None:
+    async def work(_worker: int) -> None:
         nonlocal report
         for start in chunks:
             if time_is_up() or report.enough:
                 return
             # Apart from the addition, because others add to it meanwhile.
-            found = await _elsewhere(program, start, min(size, last - start), job.bug)
+            found = await _play(seams.exec, start, min(size, last - start), job.bug)
             report += found
             told(report)
 
-    async with open_seams() as seams, asyncio.TaskGroup() as group:
-        for _ in range(job.jobs):
-            group.create_task(work(seams.exec))
+    async with open_seams() as seams:
+        await side_by_side(range(job.jobs), work, at_once=job.jobs)
     return report
 
 
-async def _elsewhere(program: Exec, first: int, seeds: int, bug: str) -> Report:
-    """The same command in a process of its own."""
-    options = ("--first", str(first), "--seeds", str(seeds), "--bug", bug, "--output", "json")
-    front_door = "from backstay.cli.main import main; main()"
-    done = await program.run(
-        Command(
-            argv=(sys.executable, "-c", front_door, "sim", "fuzz", *options),
-            env=dict(os.environ),  # noqa: TID251 - all of it is passed on as it is
-            timeout=_CHUNK_SECONDS,
-        )
-    )
-    if done.code not in (0, EXIT_BROKEN):
-        said = done.stderr.decode(errors="replace").strip() or f"exit code {done.code}"
-        raise click.ClickException(
-            f"The seeds from {first} to {first + seeds - 1} were not played to their end: {said}"
-        )
-    return msgspec.json.decode(done.stdout, type=Report)
+async def _play(program: Exec, first: int, seeds: int, bug: str) -> Report:
+    return await elsewhere(
+        program, "fuzz", "--first", str(first), "--seeds", str(seeds), "--bug", bug,
+        kind=Report,
+        undone=f"The seeds from {first} to {first + seeds - 1} were not played to their end",
+        timeout=_CHUNK_SECONDS,
+    )  # fmt: skip
 
 
 # For people

@@ -3,20 +3,18 @@
 With ``--jobs`` it starts others like itself and hands each one bug at a time.
 """
 
-import asyncio
-import os
 import sys
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.sim import EXIT_BROKEN
+from backstay.cli.sim_elsewhere import elsewhere
 from backstay.lab.bugs import BUGS
 from backstay.lab.hunt import Hunted, hunt
-from backstay.seam.exec import Command, Exec
 from backstay.seam.real import open_seams, run
+from backstay.seam.tasks import side_by_side
 
 _ONE_BUG_SECONDS = 3600.0
 
@@ -53,35 +51,19 @@ def _wanted(bugs: str) -> list[str]:
 
 
 async def _shared_out(wanted: Sequence[str], seeds: int, first: int, jobs: int) -> list[Hunted]:
-    found: dict[str, Hunted] = {}
-    left = iter(wanted)
+    options = ("--seeds", str(seeds), "--first", str(first))
+    async with open_seams() as seams:
 
-    async def work(program: Exec) -> None:
-        for bug in left:
-            found[bug] = _told(await _elsewhere(program, bug, seeds, first))
+        async def one(bug: str) -> Hunted:
+            [hunted] = await elsewhere(
+                seams.exec, "hunt", "--bugs", bug, *options,
+                kind=list[Hunted],
+                undone=f"The hunt for {bug} did not come to its end",
+                timeout=_ONE_BUG_SECONDS,
+            )  # fmt: skip
+            return _told(hunted)
 
-    async with open_seams() as seams, asyncio.TaskGroup() as group:
-        for _ in range(jobs):
-            group.create_task(work(seams.exec))
-    return [found[bug] for bug in wanted]
-
-
-async def _elsewhere(program: Exec, bug: str, seeds: int, first: int) -> Hunted:
-    """The same command in a process of its own."""
-    options = ("--bugs", bug, "--seeds", str(seeds), "--first", str(first), "--output", "json")
-    front_door = "from backstay.cli.main import main; main()"
-    done = await program.run(
-        Command(
-            argv=(sys.executable, "-c", front_door, "sim", "hunt", *options),
-            env=dict(os.environ),  # noqa: TID251 - all of it is passed on as it is
-            timeout=_ONE_BUG_SECONDS,
-        )
-    )
-    if done.code not in (0, EXIT_BROKEN):
-        said = done.stderr.decode(errors="replace").strip() or f"exit code {done.code}"
-        raise click.ClickException(f"The hunt for {bug} did not come to its end: {said}")
-    [hunted] = msgspec.json.decode(done.stdout, type=list[Hunted])
-    return hunted
+        return await side_by_side(wanted, one, at_once=jobs)
 
 
 # For people

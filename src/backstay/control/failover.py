@@ -132,6 +132,8 @@ class FailoverLoop:
     def looked(self) -> None:
         """After each look at the leases, and when something changed that concerns every node."""
         names = self._nodes.names
+        if len(self._settled) > len(names):
+            self._settled.intersection_update(names)
         left_alone = self._settled & self._nodes.lively
         for name in [each for each in names if each not in left_alone]:
             self.consider(name)
@@ -239,11 +241,11 @@ class FailoverLoop:
         told = partial(self._note, snapshot, moments)
         await self._witnesses.bring_back(snapshot, incident, term=term, told=told)
         outcome, freed = Outcome(), await self._free(snapshot, decision, incident, moments, term)
-        if decision.releases and not incident.row.status.workloads:
-            # Else whoever is cut off in the midst of it leaves nothing behind that tells what left
-            # the node, how often that was, and whose volumes are to be freed.
-            await incident.tell(snapshot, decision, term=term)
         if decision.releases:
+            if not incident.row.status.workloads:
+                # Else whoever is cut off in the midst of it leaves nothing behind that tells what
+                # left the node, how often that was, and whose volumes are to be freed.
+                await incident.tell(snapshot, decision, term=term)
             outcome, freed = await self._release(snapshot, incident, moments, term), ""
         elif not freed:
             freed = await self._fences.put_up(snapshot, decision, incident, term=term, told=told)

@@ -132,7 +132,7 @@ class NodeSource:
         return None if row is None else self._facts(row)
 
     @property
-    def names(self) -> Iterable[str]:
+    def names(self) -> list[str]:
         return [row.key for row in self.cache]
 
     @property
