@@ -14,7 +14,7 @@ seconds instead: at a thousand nodes a watch on them would cost more than all th
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass
 from typing import NoReturn
 
