@@ -364,7 +364,7 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
     look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
     if look is None or look.stored is None:
         return f"{thing} was to be changed although nobody has armed us"
-    if witness.knew_of_roll_back(happening):
+    if witness.restores.was_known_to(happening.user, happening.sent):
         return f"{thing} was to be changed although the API was rolled back"
     if witness.is_armed(look.stored.object):
         return None

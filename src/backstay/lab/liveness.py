@@ -155,9 +155,9 @@ class Patience:
         self._signs = dict.fromkeys(self._signs, now)
 
     def _kept(self, now: float) -> Iterator[tuple[str, str, str]]:
-        if self._restored_at != self._witness.restored_at:
+        if self._restored_at != self._witness.restores.last_at:
             # What was told is gone with what the backup did not have: it has to be told anew.
-            self._restored_at = self._witness.restored_at
+            self._restored_at = self._witness.restores.last_at
             self._begin_anew(now)
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)
@@ -185,7 +185,7 @@ class Patience:
     def _is_armed(self) -> bool:
         config = self._witness.stored(CONFIGS.label, CONFIG_NAME)
         armed = config is not None and self._witness.is_armed(config)
-        return armed and not self._witness.is_rolled_back
+        return armed and not self._witness.restores.is_open
 
     def _is_confirmed(self, name: str, node: Json) -> bool:
         """Somebody vouches for it, and nobody has ever done so in vain: a word about this boot that

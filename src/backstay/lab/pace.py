@@ -49,7 +49,7 @@ class Pace:
         if not isinstance(happening, Committed):
             return
         commit = happening.commit
-        if self._witness.is_rolled_back:
+        if self._witness.restores.is_open:
             # Nobody knows any more what was done.
             self._moves.clear()
         if commit.after.key == OUR_LEASE:

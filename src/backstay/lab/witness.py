@@ -18,7 +18,7 @@ not by what has changed while it was on the wire (``terms.py``).
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -29,6 +29,7 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENT
 from backstay.apis.storage import CLAIMS
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.knocks import Knocks
+from backstay.lab.restores import KEPT, Restores
 from backstay.lab.terms import Terms
 from backstay.model.labels import (
     ARMED,
@@ -56,12 +57,8 @@ _OURS = Settings(identity="")
 OUR_LEASE: Key = (_OURS.namespace, _OURS.lease)
 
 _LAUNCHER = "virt-launcher-"
-_LONG = 30.0
-"""Seconds in which each of ours asks for the API's version, whatever else it does."""
 _SLACK = 10.0
 """Seconds by which one of ours may be behind with what it has seen."""
-_KEPT = 15.0
-"""Seconds in which one of ours has written down what it has just learned."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -148,11 +145,7 @@ class Witness:
         self._marked_by_us: set[str] = set()
         self._removed: dict[str, Removed] = {}
         self._shift = 0
-        self._rolled_back_at: float | None = None
-        self.restored_at: float | None = None
-        """When the API was last restored from a backup, whether or not it has been accepted."""
-        self._stamp = ""
-        self._lists: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        self.restores = Restores(knocks.factor)
 
     # Being there
 
@@ -236,9 +229,8 @@ class Witness:
         """The API was restored from a backup; its version was ``before``. Versions count on here:
         what is seen now is later than what was seen then."""
         self._shift += before - self.store.version
-        self._rolled_back_at = self.restored_at = _now()
+        self.restores.happened(_now(), stamp=self._armed_stamp())
         self.terms.forget(_now())
-        self._stamp = self._armed_stamp()
         self._given_at = dict.fromkeys(self._given_at, _now())
         for pod in self.store.all(PODS.label):
             meta = pod.object["metadata"]
@@ -265,39 +257,6 @@ class Witness:
         pod = self.stored(PODS.label, running.name, running.namespace)
         if pod is None or pod["metadata"]["uid"] != running.uid:
             self._removed.setdefault(running.uid, Removed(False, False, True))
-
-    @property
-    def is_rolled_back(self) -> bool:
-        """Whether the API was restored, and nobody has armed us since."""
-        return self._rolled_back_at is not None
-
-    def knew_of_roll_back(self, by: Asked) -> bool:
-        """Whether whoever asks had seen that the API's version is lower than it was, or was told so
-        by another of ours, or had not looked for far too long. A store that has grown past it by
-        then does not show it."""
-        then = self._rolled_back_at
-        if then is None or by.sent < then:
-            return False
-        looks = self._lists.get((by.user, CONFIGS.label), ())
-        last = max((at for at, _ in looks if at <= by.sent), default=-math.inf)
-        if last < then:
-            return last > -math.inf and by.sent > then + _LONG
-        if self._saw_it_go_back(looks, then) <= by.sent:
-            return True
-        told = min(map(self._told_it_went_back, self._lists), default=math.inf)
-        return told + _LONG * self.factor < last
-
-    def _saw_it_go_back(self, looks: Sequence[tuple[float, int]], then: float) -> float:
-        """When whoever looked so first saw a lower version than before; inf if never."""
-        highest = max((version for at, version in looks if at < then), default=0)
-        lower = (at for at, version in looks if at > then and version < highest)
-        return min(lower, default=math.inf)
-
-    def _told_it_went_back(self, reader: tuple[str, str]) -> float:
-        """When that one of ours had seen it and had the time to tell the others; inf if never."""
-        looks = self._lists[reader] if reader[1] == CONFIGS.label else []
-        seen = self._saw_it_go_back(looks, self._rolled_back_at or math.inf)
-        return min((at for at, _ in looks if at > seen + _KEPT * self.factor), default=math.inf)
 
     # What ours could know when something left
 
@@ -402,7 +361,7 @@ class Witness:
             return True
         known = self._given_at[word["metadata"]["uid"]] + _SLACK * self.factor
         return any(
-            self.terms.went_on(user, at) > _KEPT * self.factor
+            self.terms.went_on(user, at) > KEPT * self.factor
             for user, at in self._knocks.meetings(node, after=known)
         )
 
@@ -505,7 +464,7 @@ class Witness:
             looks = self._looks.setdefault((user, storage, target.key), [])
             looks.append(Look(_now(), self._version, seen))
         elif storage == CONFIGS.label and query.version() is None:
-            self._lists.setdefault((user, storage), []).append((_now(), self.store.version))
+            self.restores.looked(user, _now(), self.store.version)
 
     @property
     def _version(self) -> int:
@@ -534,8 +493,8 @@ class Witness:
     def _remember(self, commit: Commit, by: Asked | None) -> None:
         meta, version = commit.after.object["metadata"], commit.version + self._shift
         match commit.storage:
-            case CONFIGS.label if self._armed_stamp() not in ("", self._stamp):
-                self._rolled_back_at = None
+            case CONFIGS.label:
+                self.restores.armed(self._armed_stamp())
             case LEASES.label:
                 self._remember_renewal(commit, by)
             case NODES.label:

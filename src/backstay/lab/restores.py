@@ -1,0 +1,74 @@
+"""Restores: when the API was restored from a backup, and which of ours could know of it.
+
+What gives a restored API away is its version: it is lower than one that somebody has seen. So it
+counts who has asked for it with a quorum read, when, and what it was. Who has seen it go back tells
+the others; and once a person arms anew, the API is accepted as it is.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_LONG = 30.0
+"""Seconds in which each of ours asks for the API's version, whatever else it does."""
+KEPT = 15.0
+"""Seconds in which one of ours has written down what it has just learned."""
+
+
+@dataclass
+class Restores:
+    """See the module. ``factor`` is by what all times are shorter than usual; ``last_at`` is when
+    the last one was, whether or not it has been accepted."""
+
+    factor: float
+    last_at: float | None = None
+    _open_since: float | None = None
+    _stamp: str = ""
+    _looks: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the API was restored, and nobody has armed us since."""
+        return self._open_since is not None
+
+    def happened(self, now: float, *, stamp: str) -> None:
+        """``stamp`` is what the last arming has left, as the backup has it."""
+        self._open_since = self.last_at = now
+        self._stamp = stamp
+
+    def armed(self, stamp: str) -> None:
+        """That stands in the configuration now; it may be the one from the backup."""
+        if stamp not in ("", self._stamp):
+            self._open_since = None
+
+    def looked(self, user: str, now: float, version: int) -> None:
+        """One of ours was told the version by a quorum read."""
+        self._looks.setdefault(user, []).append((now, version))
+
+    def was_known_to(self, user: str, sent: float) -> bool:
+        """Whether ``user`` had seen, when something left it, that the version is lower than it was,
+        or was told so by another of ours, or had not looked for far too long. A store that has
+        grown past it by then does not show it."""
+        then = self._open_since
+        if then is None or sent < then:
+            return False
+        looks = self._looks.get(user, ())
+        last = max((at for at, _ in looks if at <= sent), default=-math.inf)
+        if last < then:
+            return last > -math.inf and sent > then + _LONG
+        if _seen_at(looks, then) <= sent:
+            return True
+        told = min((self._told_at(each, then) for each in self._looks.values()), default=math.inf)
+        return told + _LONG * self.factor < last
+
+    def _told_at(self, looks: Sequence[tuple[float, int]], then: float) -> float:
+        """When whoever looked so had seen it and had the time to tell the others; inf if never."""
+        kept = _seen_at(looks, then) + KEPT * self.factor
+        return min((at for at, _ in looks if at > kept), default=math.inf)
+
+
+def _seen_at(looks: Sequence[tuple[float, int]], then: float) -> float:
+    """When whoever looked so first saw a lower version than before; inf if never."""
+    highest = max((version for at, version in looks if at < then), default=0)
+    lower = (at for at, version in looks if at > then and version < highest)
+    return min(lower, default=math.inf)
