@@ -220,8 +220,9 @@ def test_a_controller_that_was_not_there_knows_it_from_its_disk() -> None:
     async def story(api: Api) -> None:
         files = MemoryFiles()
         task = asyncio.create_task(api.past(files).run())
+        await asyncio.sleep(30)
         backup = await api.grow()
-        await asyncio.sleep(90)
+        await asyncio.sleep(11)
         task.cancel()
         await api.roll_back(backup)
         heir = api.past(files)

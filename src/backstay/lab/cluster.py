@@ -211,6 +211,7 @@ class LabCluster:
                 # What it records is read when all is over, and is nothing for people's disks.
                 seams = dataclasses.replace(seams, files=MemoryFiles())
             client = KubeClient(seams.transport, self._access(name), user_agent="backstay")
+            self.witness.restores.started(name)
             self._flights[name] = Flight(seams.files, _FLIGHTS, instead.get("chain", CHAIN))
 
             def made(app: App) -> None:

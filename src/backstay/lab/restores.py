@@ -1,8 +1,9 @@
 """Restores: when the API was restored from a backup, and which of ours could know of it.
 
 What gives a restored API away is its version: it is lower than one that somebody has seen. So it
-counts who has asked for it with a quorum read, when, and what it was. Who has seen it go back tells
-the others; and once a person arms anew, the API is accepted as it is.
+counts who has asked for it with a quorum read, when, and what it was; and of whoever was killed
+since, what it had the time to write down. Who has seen it go back tells the others; and once a
+person arms anew, the API is accepted as it is.
 """
 
 import math
@@ -40,6 +41,15 @@ class Restores:
         """That stands in the configuration now; it may be the one from the backup."""
         if stamp not in ("", self._stamp):
             self._open_since = None
+
+    def started(self, user: str) -> None:
+        """One of ours begins, perhaps in the place of one that was killed. What that one saw in its
+        last moments is lost, but for a version that went back: this is written down at once."""
+        looks = self._looks.get(user, [])
+        if not looks or (self._open_since and _seen_at(looks, self._open_since) < math.inf):
+            return
+        kept = looks[-1][0] - KEPT * self.factor
+        self._looks[user] = [each for each in looks if each[0] <= kept]
 
     def looked(self, user: str, now: float, version: int) -> None:
         """One of ours was told the version by a quorum read."""

@@ -20,7 +20,8 @@ read looks sound. What gives it away is the store's version: it is lower than on
 
 A store that was restored to a higher version on purpose (``etcdutl --bump-revision``), or that grew
 past the highest version before anybody looked, does not show it. Nor does a backup that is younger
-than the last look of everybody: a leader looks every 2 s, a standby every 10 s.
+than the last look of everybody: a leader looks every 2 s, a standby every 10 s. Of whoever is
+killed only those looks are left that were on its disk by then, where one is put every 10 s.
 """
 
 import asyncio
@@ -47,10 +48,8 @@ _log = logging.getLogger("backstay.past")
 _FILE = "past.json"
 _EVERY = 10.0
 _AGAIN = 1.0
-_SAVED = 60.0
-"""Seconds between two looks, while nobody answers, and between two writes of what grows all the
-time. Whoever restores a store stops the API for it: it is looked at as soon as it is back, before
-it has outgrown what was seen."""
+"""Seconds between two looks, and while nobody answers. Whoever restores a store stops the API for
+it: it is looked at as soon as it is back, before it has outgrown what was seen."""
 _TIMEOUT = 10.0
 _DISK = 5.0
 
@@ -133,7 +132,6 @@ class Past:
         self._rng = rng
         self._memory = Memory()
         self._saved = Memory()
-        self._saved_at = 0.0
         self._lower: tuple[str, str] | None = None
         self._beside: dict[str, str] = {}
         self._hearsay: set[RolledBack] = set()
@@ -185,7 +183,8 @@ class Past:
         raise ApiWentBack(self.words)
 
     async def run(self) -> NoReturn:
-        """Looks now and then, so that what is kept is never much older than the API."""
+        """Looks now and then, and writes down what it saw each time: whoever is killed in the very
+        moment of a restore finds on its disk how far the API had come."""
         while True:
             pause = _EVERY
             try:
@@ -292,19 +291,16 @@ class Past:
             self._become(Memory(self._saved.highest, held))
 
     async def _save(self) -> None:
-        now = asyncio.get_running_loop().time()
-        same = self._memory.rolled_back == self._saved.rolled_back and self._saved.highest
-        recent = now - self._saved_at < _SAVED
-        if not self._path or not self._loaded or (same and recent) or self._memory == self._saved:
-            return
         memory = self._memory
+        if not self._path or not self._loaded or memory == self._saved:
+            return
         try:
             async with asyncio.timeout(_DISK):
                 await self._files.write(self._path, msgspec.json.encode(memory))
         except (OSError, TimeoutError) as error:
             self._complain(error)
             return
-        self._saved, self._saved_at, self.trouble = memory, now, ""
+        self._saved, self.trouble = memory, ""
 
     def _complain(self, error: Exception) -> None:
         why = getattr(error, "strerror", None) or str(error) or "it took too long"
