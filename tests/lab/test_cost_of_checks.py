@@ -18,9 +18,9 @@ _ROOM = Path(lab.__file__).parent
 CHECKERS = frozenset(
     str(_ROOM / f"{name}.py")
     for name in (
-        "witness", "knocks", "terms", "happenings", "invariants", "liveness", "pace", "timeline",
-        "addresses", "drbd_rules", "guest_rules", "linstor_rules", "policy_rules", "silence_rules",
-        "storage_rules",
+        "witness", "knocks", "terms", "happenings", "inspector", "invariants", "liveness", "pace",
+        "timeline", "addresses", "drbd_rules", "guest_rules", "linstor_rules", "policy_rules",
+        "silence_rules", "storage_rules", "restores",
     )
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from backstay.lab.inspector import ANYTHING
 from backstay.lab.play import play
 from backstay.lab.scenario import Do, Scenario, Step, Vm, Workloads
 from backstay.lab.settled import CutShort, Settled
@@ -46,8 +47,10 @@ def test_it_ends_early_when_enough_is_broken() -> None:
     with Settled(bug) as settled:
         whole = settled.play(bug)
         part = settled.play(bug, enough=("NoDeleteWithoutEvidence",))
+        first = settled.play(bug, enough=ANYTHING)
     assert "NoDeleteWithoutEvidence" in part.broken
-    assert part.checked < whole.checked
+    assert {breach.at for breach in first.breaches} == {whole.breaches[0].at}
+    assert first.checked <= part.checked < whole.checked
 
 
 def test_what_ends_a_set_up_early_is_told_to_all_who_ask() -> None:

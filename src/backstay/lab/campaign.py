@@ -88,8 +88,8 @@ class Troupe:
     def __init__(self) -> None:
         self._settled: Settled | None = None
 
-    def outcome(self, scenario: Scenario, *, enough: Collection[str] = ()) -> Outcome:
-        """Plays it once; with ``enough`` until all of those invariants are broken."""
+    def outcome(self, scenario: Scenario, *, enough: Collection[str] | None = None) -> Outcome:
+        """Plays it once, to its end or until ``enough`` is broken (see ``play``)."""
         if self._settled is None or not self._settled.fits(scenario):
             self._clear()
             self._settled = Settled(scenario)

@@ -26,7 +26,7 @@ from backstay.kube.access import Access, GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import LeaseTimes
 from backstay.kube.resource import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, PODS, Resource
-from backstay.lab.invariants import Inspector
+from backstay.lab.inspector import Inspector
 from backstay.lab.knocks import Knocks
 from backstay.lab.liveness import SAME_DECISION, Flight
 from backstay.lab.witness import Witness, workload_in, workload_of

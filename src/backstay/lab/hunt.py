@@ -13,6 +13,7 @@ import msgspec
 from backstay.lab.bugs import bug_named
 from backstay.lab.campaign import Troupe
 from backstay.lab.fuzz import draw
+from backstay.lab.inspector import ANYTHING
 
 
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,11 +29,12 @@ def hunt(bug: str, seeds: Iterable[int]) -> Hunted:
 
     Raises ``KeyError`` if there is no such bug.
     """
-    enough, played = bug_named(bug).caught_by, 0
+    # Asked for first, so that nothing is played for a bug that there is not.
+    name, played = bug_named(bug).name, 0
     with Troupe() as troupe:
         for seed in seeds:
             played += 1
-            broken = troupe.outcome(draw(seed, bug=bug), enough=enough).broken
+            broken = troupe.outcome(draw(seed, bug=name), enough=ANYTHING).broken
             if broken:
                 return Hunted(bug=bug, seeds=played, broken=broken)
     return Hunted(bug=bug, seeds=played)

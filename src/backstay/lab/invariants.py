@@ -1,9 +1,9 @@
 """Invariants: what must never be, looked at after every write and every change of the truth.
 
-Each is a rule with a name and a check. A check is asked about everything that happens and answers
-with a sentence when the rule was broken. It looks at the ground truth and at what our controllers
-had seen when they wrote (``witness.py``), never at what they say of themselves: the product's own
-code is not asked whether the product is right.
+Each is a rule with a name and a check. A check is asked about everything that happens
+(``inspector.py``) and answers with a sentence when the rule was broken. It looks at the ground
+truth and at what our controllers had seen when they wrote (``witness.py``), never at what they say
+of themselves: the product's own code is not asked whether the product is right.
 
 =======================  ========================================================================
 OneWriter                no volume has two writers, and no workload runs twice
@@ -49,8 +49,7 @@ was removed on somebody's word, or by somebody else, while it ran and nobody cou
 (``bugs.py``).
 """
 
-import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +60,6 @@ from backstay.apis.machines import MIGRATIONS
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES, released
-from backstay.lab.drbd_rules import DrbdsWord
 from backstay.lab.guest_rules import as_policy_says, has_stopped
 from backstay.lab.happenings import (
     OURS,
@@ -74,11 +72,8 @@ from backstay.lab.happenings import (
     pod_touched,
     request_of,
     takes_something,
-    what_about,
 )
 from backstay.lab.linstor_rules import may_be_succeeded
-from backstay.lab.liveness import Patience, Promise, Repetition
-from backstay.lab.pace import Pace
 from backstay.lab.policy_rules import kept_by_a_policy, one_owner, owners_proof
 from backstay.lab.silence_rules import storm
 from backstay.lab.storage_rules import (
@@ -100,7 +95,6 @@ from backstay.model.labels import (
     VM_NAME,
 )
 from backstay.sim.api.store import Commit
-from backstay.sim.linstor.storage import Linstor
 from backstay.sim.nodes.truth import Entry, Running, What
 
 Json = Mapping[str, Any]
@@ -118,67 +112,6 @@ class Invariant:
     name: str
     check: Check
     about: About
-
-
-@dataclass(frozen=True)
-class Breach:
-    """``at`` is true time."""
-
-    at: float
-    invariant: str
-    sentence: str
-
-
-class Inspector:
-    """Asks every invariant, and every promise, about all that happens. ``checked`` counts what
-    happened; ``accepted`` are the risks that somebody else has taken (see the module)."""
-
-    def __init__(
-        self, witness: Witness, *, linstor: Linstor | None = None, factor: float = 1.0
-    ) -> None:
-        self.checked = 0
-        self.broken: list[Breach] = []
-        self.accepted: list[Breach] = []
-        self._enough: Collection[str] = ()
-        self._has_enough = asyncio.Event()
-        self._witness = witness
-        self._rules = {each: _rules_about(each) for each in About}
-        self._promises: tuple[Promise, ...] = (
-            Patience(witness, factor=factor),
-            Repetition(factor=factor),
-            Pace(witness),
-            *([] if linstor is None else [DrbdsWord(witness, linstor, factor=factor)]),
-        )
-        witness.watch(self._look_at)
-
-    @property
-    def names_broken(self) -> set[str]:
-        return {breach.invariant for breach in self.broken}
-
-    async def breaks(self, names: Collection[str]) -> None:
-        """Returns once all of these are broken."""
-        self._enough = names
-        await self._has_enough.wait()
-
-    def report(self, invariant: str, sentences: Iterable[str]) -> None:
-        """What was found by looking back at the end."""
-        now = asyncio.get_running_loop().time()
-        self.broken += [Breach(now, invariant, sentence) for sentence in sentences]
-
-    def _look_at(self, happening: Happening) -> None:
-        self.checked += 1
-        about = what_about(happening)
-        for invariant in () if about is None else self._rules[about]:
-            sentence = invariant.check(happening, self._witness)
-            if sentence is not None:
-                self.broken.append(Breach(happening.at, invariant.name, sentence))
-        for promise in self._promises:
-            for each in promise.look(happening):
-                self.broken.append(Breach(happening.at, *each))
-        if self._enough and self.names_broken.issuperset(self._enough):
-            self._has_enough.set()
-        if about is About.TRUTH and (risk := accepted_risk(happening, self._witness)) is not None:
-            self.accepted.append(Breach(happening.at, "AcceptedRisk", risk))
 
 
 # I1
@@ -608,7 +541,3 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I16", "OneOwner", one_owner, About.REQUESTS),
     Invariant("I3", "OwnersProof", owners_proof, About.COMMITS),
 )
-
-
-def _rules_about(about: About) -> tuple[Invariant, ...]:
-    return tuple(each for each in INVARIANTS if about in each.about)

@@ -20,7 +20,7 @@ from backstay.kube.resource import NODES
 from backstay.lab.bugs import bug_named
 from backstay.lab.cluster import LabCluster
 from backstay.lab.deeds import Deeds
-from backstay.lab.invariants import Breach
+from backstay.lab.inspector import Breach
 from backstay.lab.scenario import LEADER, BadScenario, Scenario, Step
 from backstay.lab.stage import Stage
 from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
@@ -69,9 +69,12 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return tuple(sorted({breach.invariant for breach in self.breaches}))
 
 
-def play(scenario: Scenario, *, enough: Collection[str] = (), **instead: Unpack[Parts]) -> Played:
+def play(
+    scenario: Scenario, *, enough: Collection[str] | None = None, **instead: Unpack[Parts]
+) -> Played:
     """Of shipped parts, or with the scenario's bug, or with what is named ``instead``. It ends
-    early when ``enough`` invariants are broken, if any are named.
+    early when all invariants are broken that are said to be ``enough``, or with the first breach
+    if ``ANYTHING`` is.
 
     Raises ``BadScenario`` if there is no such bug.
     """
@@ -80,7 +83,7 @@ def play(scenario: Scenario, *, enough: Collection[str] = (), **instead: Unpack[
 
 
 async def _play(
-    world: World, scenario: Scenario, enough: Collection[str], instead: Parts
+    world: World, scenario: Scenario, enough: Collection[str] | None, instead: Parts
 ) -> Played:
     performance = Performance(world, scenario, instead)
     await performance.set_up()
@@ -119,7 +122,7 @@ class Performance:
         await self._stage.set_up()
         self._zero = self._world.now
 
-    async def perform(self, scenario: Scenario, enough: Collection[str]) -> Played:
+    async def perform(self, scenario: Scenario, enough: Collection[str] | None) -> Played:
         self._scenario = scenario
         self._world.turn_to(scenario.seed)
         self._calls = self._cluster.witness.calls
@@ -137,8 +140,8 @@ class Performance:
         await self._cluster.replay()
         return self._judged(self._result(at_first))
 
-    async def _until(self, seconds: float, enough: Collection[str]) -> None:
-        if not enough:
+    async def _until(self, seconds: float, enough: Collection[str] | None) -> None:
+        if enough is None:
             await asyncio.sleep(seconds)
             return
         try:

@@ -42,7 +42,7 @@ class _Wish(msgspec.Struct, frozen=True):
     """What is asked of the process in which everything is set up."""
 
     scenario: Scenario
-    enough: tuple[str, ...]
+    enough: frozenset[str] | None
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -72,13 +72,14 @@ class Settled:
         """Whether it begins with what is set up here."""
         return scenario.beginning == self._beginning
 
-    def play(self, scenario: Scenario, *, enough: Collection[str] = ()) -> Played:
+    def play(self, scenario: Scenario, *, enough: Collection[str] | None = None) -> Played:
         """As ``play`` of that name. Raises ``CutShort``."""
         if not self.fits(scenario):
             raise ValueError(f"{scenario.name} begins with something else than what is set up")
         # If it is broken, the set-up has failed, and the last answer tells why.
         with contextlib.suppress(BrokenPipeError):
-            _send(self._wishes, msgspec.msgpack.encode(_Wish(scenario, tuple(enough))))
+            wish = _Wish(scenario, None if enough is None else frozenset(enough))
+            _send(self._wishes, msgspec.msgpack.encode(wish))
         body = _receive(self._answers)
         if body is None:
             raise CutShort("ProcessDied", "the process in which it was played has died")
