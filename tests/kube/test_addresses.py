@@ -119,17 +119,22 @@ def test_no_share_is_too_short_to_connect_at_all() -> None:
 def test_every_address_has_one_turn() -> None:
     turns = Turns(known(A, B), 0.0)
     assert order_of(turns) == [VIP, A, B]
-    assert not turns
+
+
+def test_a_turn_says_whether_another_address_comes_after_it() -> None:
+    turns = Turns(known(A), 0.0)
+    first, last = turns.next(10.0), turns.next(9.0)
+    assert (first and first.last, last and last.last) == (False, True)
 
 
 def test_an_address_that_was_too_slow_has_one_more_turn_after_the_others() -> None:
     turns = Turns(known(A), 0.0)
     slow = turns.next(10.0)
-    assert slow == Turn(VIP, 1.0, hurried=True)
+    assert slow == Turn(VIP, 1.0, hurried=True, last=False)
     turns.unreached(slow, after=1.0)
-    assert turns.next(9.0) == Turn(A, 1.0, hurried=True)
+    assert turns.next(9.0) == Turn(A, 1.0, hurried=True, last=False)
     patient = turns.next(8.5)
-    assert patient == Turn(VIP, 8.5, hurried=False)
+    assert patient == Turn(VIP, 8.5, hurried=False, last=True)
     turns.unreached(patient, after=8.0)
     assert turns.next(0.5) is None
 
@@ -140,8 +145,8 @@ def test_slow_addresses_share_the_time_that_is_left() -> None:
         turn = turns.next(10.0)
         assert turn is not None
         turns.unreached(turn, after=turn.patience)
-    assert turns.next(8.0) == Turn(VIP, 4.0, hurried=False)
-    assert turns.next(4.0) == Turn(A, 4.0, hurried=False)
+    assert turns.next(8.0) == Turn(VIP, 4.0, hurried=False, last=False)
+    assert turns.next(4.0) == Turn(A, 4.0, hurried=False, last=True)
 
 
 def test_an_address_that_refuses_has_no_second_turn() -> None:
@@ -158,5 +163,5 @@ def test_nobody_has_a_turn_when_the_time_is_over() -> None:
 
 def test_a_call_with_little_time_leaves_some_of_it_to_every_address() -> None:
     turns = Turns(known(A), 0.0)
-    assert turns.next(0.5) == Turn(VIP, 0.25, hurried=True)
-    assert turns.next(0.25) == Turn(A, 0.25, hurried=True)
+    assert turns.next(0.5) == Turn(VIP, 0.25, hurried=True, last=False)
+    assert turns.next(0.25) == Turn(A, 0.25, hurried=True, last=True)

@@ -25,11 +25,11 @@ def test_parameters_that_are_none_are_left_out() -> None:
 
 def test_a_write_takes_its_options_and_else_the_defaults() -> None:
     options: WriteOptions = {"manager": "m", "dry_run": True, "timeout": 2.5, "not_after": 9.0}
-    call = write("POST", PODS, "/p", {"a": 1}, options, extra=(("x", "y"),))
+    call = write("POST", PODS, "/p", {"a": 1}, extra=(("x", "y"),), **options)
     assert call.query == (("fieldManager", "m"), ("dryRun", "All"), ("x", "y"))
     assert (call.body, call.timeout, call.not_after) == (b'{"a":1}', 2.5, 9.0)
 
-    plain = write("POST", PODS, "/p", {}, {})
+    plain = write("POST", PODS, "/p", {})
     assert (plain.query, plain.timeout, plain.not_after) == ((), 10.0, None)
 
 

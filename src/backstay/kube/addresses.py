@@ -11,10 +11,10 @@ which the share was too short have one more turn (``Turns``) and what is left of
 time, because a slow API server is better than none.
 """
 
-from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 from urllib.parse import urlsplit
+
+import msgspec
 
 CONNECT_BUDGET = 2.0
 REST = 10.0
@@ -72,43 +72,43 @@ class Addresses:
 
     def worked(self, url: str) -> None:
         self._current = url
-        self._rests_until.pop(url, None)
+        if url in self._rests_until:
+            del self._rests_until[url]
 
     def failed(self, url: str, now: float) -> None:
         self._rests_until[url] = now + REST
 
 
-class Turn(NamedTuple):
-    """An address to try, and how many seconds it has to accept a connection."""
+class Turn(msgspec.Struct, frozen=True):
+    """An address to try, and how many seconds it has to accept a connection. The ``last`` one has
+    none after it, as far as is known before it was tried."""
 
     base: str
     patience: float
     hurried: bool
+    last: bool
 
 
 class Turns:
-    """The addresses that one call tries. See the module. True while there are more to come."""
+    """The addresses that one call tries. See the module."""
 
     def __init__(self, addresses: Addresses, now: float) -> None:
         self._share = addresses.connect_timeout
-        self._hurried = deque(addresses.order(now))
-        self._slow: deque[str] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._hurried or self._slow)
+        self._hurried = addresses.order(now)
+        self._slow: list[str] = []
 
     def next(self, left: float) -> Turn | None:
         """Whose turn it is when the call has ``left`` seconds to go; None when it is nobody's."""
-        if left <= 0:
+        hurried = bool(self._hurried)
+        line = self._hurried or self._slow
+        if left <= 0 or not line:
             return None
-        if self._hurried:
-            # A call that has less time than the budget leaves each address its part of that.
-            patience = min(self._share, left / len(self._hurried))
-            return Turn(self._hurried.popleft(), patience, hurried=True)
-        if not self._slow:
-            return None
-        patience = left / len(self._slow)
-        return Turn(self._slow.popleft(), patience, hurried=False)
+        patience = left / len(line)
+        # A call that has less time than the budget leaves each address its part of that.
+        if hurried and patience > self._share:
+            patience = self._share
+        base = line.pop(0)
+        return Turn(base, patience, hurried, last=not (self._hurried or self._slow))
 
     def unreached(self, turn: Turn, after: float) -> None:
         """No connection came about: was that a refusal, or was its share too short for it?"""

@@ -94,14 +94,13 @@ def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
+# Whoever polls asks for the same again and again.
+@lru_cache(maxsize=1024)
 def query(**parameters: str | int | None) -> tuple[tuple[str, str], ...]:
     """Query parameters without those that are None; ``_continue`` stands for ``continue``."""
-    given = []
-    # A loop and not a comprehension, which is a call of its own: this is done for every request.
-    for key, value in parameters.items():
-        if value is not None:
-            given.append((key.lstrip("_"), str(value)))
-    return tuple(given)
+    return tuple(
+        (key.lstrip("_"), str(value)) for key, value in parameters.items() if value is not None
+    )
 
 
 def write(
@@ -109,24 +108,26 @@ def write(
     resource: Resource,
     path: str,
     body: object,
-    options: WriteOptions,
     *,
     content_type: str = JSON,
     extra: tuple[tuple[str, str], ...] = (),
+    dry_run: bool = False,
+    manager: str | None = None,
+    timeout: float = TIMEOUT,
+    not_after: float | None = None,
 ) -> Call:
-    """A call that changes something."""
-    parameters = query(
-        fieldManager=options.get("manager"), dryRun="All" if options.get("dry_run") else None
-    )
+    """A call that changes something. See ``WriteOptions``."""
+    if manager is not None or dry_run:
+        extra = query(fieldManager=manager, dryRun="All" if dry_run else None) + extra
     return Call(
         method=method,
         path=path,
         resource=resource,
-        query=parameters + extra,
+        query=extra,
         body=msgspec.json.encode(body),
         content_type=content_type,
-        timeout=options.get("timeout", TIMEOUT),
-        not_after=options.get("not_after"),
+        timeout=timeout,
+        not_after=not_after,
     )
 
 

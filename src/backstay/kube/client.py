@@ -12,10 +12,10 @@ Rules:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache, partial
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -64,8 +64,14 @@ _Exchange = Callable[[_Attempt], Awaitable[T]]
 """Sends one attempt; ends with a ``TransportError`` if it is not answered."""
 
 
+_Answer = Coroutine[Any, Any, Reply]
+
+
 class KubeClient:
-    """One cluster, as one user. Safe to share between tasks."""
+    """One cluster, as one user. Safe to share between tasks.
+
+    A verb makes a call of what it is asked for, and ``send`` carries it out, once it is awaited.
+    """
 
     def __init__(
         self,
@@ -83,7 +89,7 @@ class KubeClient:
 
     # Reading
 
-    async def get(
+    def get(
         self,
         resource: Resource,
         name: str,
@@ -92,13 +98,13 @@ class KubeClient:
         subresource: str | None = None,
         resource_version: str | None = None,
         timeout: float = TIMEOUT,
-    ) -> Reply:
+    ) -> _Answer:
         """Without ``resource_version`` this is a quorum read; ``"0"`` accepts any cached state."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        parameters = query(resourceVersion=resource_version)
-        return await self.send(_read(resource, path, parameters, timeout))
+        parameters = query(resourceVersion=resource_version) if resource_version else ()
+        return self.send(_read(resource, path, parameters, timeout))
 
-    async def list(
+    def list(
         self,
         resource: Resource,
         *,
@@ -109,7 +115,7 @@ class KubeClient:
         token: str | None = None,
         resource_version: str | None = None,
         timeout: float = 30.0,
-    ) -> Reply:
+    ) -> _Answer:
         """One page, or everything without a ``limit``; ``token`` goes on where a page ended."""
         parameters = query(
             labelSelector=labels,
@@ -120,7 +126,7 @@ class KubeClient:
             resourceVersion=None if token else resource_version,
         )
         path = resource.path(namespace=namespace)
-        return await self.send(_read(resource, path, parameters, timeout))
+        return self.send(_read(resource, path, parameters, timeout))
 
     @asynccontextmanager
     async def watch(
@@ -156,7 +162,7 @@ class KubeClient:
 
     # Writing
 
-    async def create(
+    def create(
         self,
         resource: Resource,
         body: object,
@@ -165,12 +171,12 @@ class KubeClient:
         name: str | None = None,
         subresource: str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """POSTs an object; with ``name`` and ``subresource``, to a subresource of one."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.send(write("POST", resource, path, body, options))
+        return self.send(write("POST", resource, path, body, **options))
 
-    async def replace(
+    def replace(
         self,
         resource: Resource,
         name: str,
@@ -179,12 +185,12 @@ class KubeClient:
         namespace: str | None = None,
         subresource: str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """PUTs a whole object; a ``resourceVersion`` in it makes this a compare-and-swap."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.send(write("PUT", resource, path, body, options))
+        return self.send(write("PUT", resource, path, body, **options))
 
-    async def merge_patch(
+    def merge_patch(
         self,
         resource: Resource,
         name: str,
@@ -193,14 +199,12 @@ class KubeClient:
         namespace: str | None = None,
         subresource: str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """A ``resourceVersion`` in the patch's metadata makes this a compare-and-swap."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.send(
-            write("PATCH", resource, path, patch, options, content_type=MERGE_PATCH)
-        )
+        return self.send(write("PATCH", resource, path, patch, content_type=MERGE_PATCH, **options))
 
-    async def json_patch(
+    def json_patch(
         self,
         resource: Resource,
         name: str,
@@ -209,14 +213,14 @@ class KubeClient:
         namespace: str | None = None,
         subresource: str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """Operations in order, all or none; a ``test`` operation guards the rest."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.send(
-            write("PATCH", resource, path, operations, options, content_type=JSON_PATCH)
+        return self.send(
+            write("PATCH", resource, path, operations, content_type=JSON_PATCH, **options)
         )
 
-    async def strategic_patch(
+    def strategic_patch(
         self,
         resource: Resource,
         name: str,
@@ -225,14 +229,14 @@ class KubeClient:
         namespace: str | None = None,
         subresource: str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """Lists are merged by their keys. Built-in kinds only: custom resources refuse it."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.send(
-            write("PATCH", resource, path, patch, options, content_type=STRATEGIC_PATCH)
+        return self.send(
+            write("PATCH", resource, path, patch, content_type=STRATEGIC_PATCH, **options)
         )
 
-    async def apply(
+    def apply(
         self,
         resource: Resource,
         name: str,
@@ -242,15 +246,15 @@ class KubeClient:
         namespace: str | None = None,
         subresource: str | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """Server-side apply: the ``manager`` owns what it names; ``force`` takes it from others."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         extra = query(force="true" if force else "false")
-        return await self.send(
-            write("PATCH", resource, path, body, options, content_type=APPLY_PATCH, extra=extra)
+        return self.send(
+            write("PATCH", resource, path, body, content_type=APPLY_PATCH, extra=extra, **options)
         )
 
-    async def delete(
+    def delete(
         self,
         resource: Resource,
         name: str,
@@ -258,13 +262,13 @@ class KubeClient:
         namespace: str | None = None,
         conditions: Preconditions | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """Ends with ``Conflict`` when a precondition (uid, resourceVersion) does not hold."""
         path = resource.path(namespace=namespace, name=name)
         body = delete_options(conditions, dry_run=options.get("dry_run", False))
-        return await self.send(write("DELETE", resource, path, body, options))
+        return self.send(write("DELETE", resource, path, body, **options))
 
-    async def delete_collection(
+    def delete_collection(
         self,
         resource: Resource,
         *,
@@ -273,21 +277,21 @@ class KubeClient:
         fields: str | None = None,
         conditions: Preconditions | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """Deletes what the selectors match; preconditions hold for every one of them."""
         path = resource.path(namespace=namespace)
         extra = query(labelSelector=labels, fieldSelector=fields)
         body = delete_options(conditions, dry_run=options.get("dry_run", False))
-        return await self.send(write("DELETE", resource, path, body, options, extra=extra))
+        return self.send(write("DELETE", resource, path, body, extra=extra, **options))
 
-    async def evict(
+    def evict(
         self,
         name: str,
         *,
         namespace: str,
         conditions: Preconditions | None = None,
         **options: Unpack[WriteOptions],
-    ) -> Reply:
+    ) -> _Answer:
         """Deletes a pod if its disruption budgets allow; else ``TooManyRequests`` with causes."""
         body = {
             "apiVersion": "policy/v1",
@@ -296,7 +300,7 @@ class KubeClient:
             "deleteOptions": delete_options(conditions),
         }
         path = PODS.path(namespace=namespace, name=name, subresource="eviction")
-        return await self.send(write("POST", PODS, path, body, options))
+        return self.send(write("POST", PODS, path, body, **options))
 
     # The way there
 
@@ -347,27 +351,25 @@ class KubeClient:
         A token that it refuses may have been replaced, and so may the authority that signed the
         certificate which we do not trust. In both cases nothing was carried out.
         """
-        grant = await self._grant(call, deadline)
-        try:
-            return await self._reach(call, grant, deadline, exchange)
-        except (errors.Unauthorized, errors.Untrusted):
-            self.access.refused(grant)
-            fresh = await self._grant(call, deadline)
-            if fresh == grant:
-                raise
-        try:
-            return await self._reach(call, fresh, deadline, exchange)
-        except (errors.Unauthorized, errors.Untrusted):
-            self.access.refused(fresh)
-            raise
-
-    async def _grant(self, call: Call, deadline: float) -> Grant:
-        try:
-            return await waiting.by(deadline, self.access.grant())
-        except TimeoutError:
-            raise errors.Unreachable(
-                f"{call.name}: no credentials within {call.timeout:g} s from {self.access.origin}"
-            ) from None
+        refused: Grant | None = None
+        refusal: errors.Unauthorized | errors.Untrusted | None = None
+        while True:
+            try:
+                grant = await waiting.by(deadline, self.access.grant())
+            except TimeoutError:
+                raise errors.Unreachable(
+                    f"{call.name}: no credentials within {call.timeout:g} s from "
+                    f"{self.access.origin}"
+                ) from None
+            if refusal is not None and grant == refused:
+                raise refusal
+            try:
+                return await self._reach(call, grant, deadline, exchange)
+            except (errors.Unauthorized, errors.Untrusted) as error:
+                self.access.refused(grant)
+                if refusal is not None:
+                    raise
+                refused, refusal = grant, error
 
     async def _reach(self, call: Call, grant: Grant, deadline: float, exchange: _Exchange[T]) -> T:
         """Gives every address its chance, as far as the call may be sent again. Each is judged by
@@ -377,7 +379,7 @@ class KubeClient:
         turns = Turns(self.addresses, began)
         failures: list[KubeError] = []
         while (turn := turns.next(deadline - began)) is not None:
-            attempt = self._attempt(call, turn, grant, deadline, now=began, others=bool(turns))
+            attempt = self._attempt(call, turn, grant, deadline, now=began)
             try:
                 answer = await exchange(attempt)
                 if isinstance(answer, Response) and not 200 <= answer.status < 300:
@@ -456,7 +458,7 @@ class KubeClient:
         self.addresses.failed(base, asyncio.get_running_loop().time())
 
     def _attempt(
-        self, call: Call, turn: Turn, grant: Grant, deadline: float, *, now: float, others: bool
+        self, call: Call, turn: Turn, grant: Grant, deadline: float, *, now: float
     ) -> _Attempt:
         left = deadline - now
         headers = {"accept": call.accept, "user-agent": self._user_agent, **grant.headers}
@@ -468,7 +470,7 @@ class KubeClient:
             headers=headers,
             body=call.body,
             # With another address to turn to, a silent one may not eat up the whole deadline.
-            timeout=left / 2 if others and call.repeatable else left,
+            timeout=left if turn.last or not call.repeatable else left / 2,
             connect_timeout=turn.patience,
             not_after=call.not_after,
             tls=grant.tls if turn.base == self.addresses.configured else self._named(grant.tls),

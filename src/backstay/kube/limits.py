@@ -82,9 +82,10 @@ class TokenBucket:
 
     def take(self, now: float) -> bool:
         """Take one token, if there is one."""
-        if self.next_at > now:
+        full_at = self._full_at
+        if full_at - self._slack > now:
             return False
-        self._full_at = max(self._full_at, now) + self.interval
+        self._full_at = (full_at if full_at > now else now) + self.interval
         return True
 
     def give_back(self) -> None:
@@ -179,7 +180,7 @@ class VerbLimits:
 
     def admit_at_once(self, method: str, resource: Resource | None, now: float) -> bool:
         """Whether such a request may leave without any wait; if so, it has been counted."""
-        return resource == LEASES or self._bucket(method).take(now)
+        return resource == LEASES or (self.reads if method == "GET" else self.writes).take(now)
 
     async def admit(
         self, method: str, resource: Resource | None, *, not_after: float | None = None
@@ -187,7 +188,4 @@ class VerbLimits:
         """Return when a request of this HTTP method may leave. Raises ``TooLate``."""
         if resource == LEASES:
             return
-        await self._bucket(method).acquire(not_after=not_after)
-
-    def _bucket(self, method: str) -> RateLimit:
-        return self.reads if method in ("GET", "HEAD") else self.writes
+        await (self.reads if method == "GET" else self.writes).acquire(not_after=not_after)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 
-class Resource(msgspec.Struct, frozen=True, dict=True):
+class Resource(msgspec.Struct, frozen=True, dict=True, cache_hash=True):
     """A kind of object that an API server stores. ``group`` is empty for the core group."""
 
     group: str

@@ -10,7 +10,7 @@ from tests.sim.kubevirt.rig import VM, Json, Rig, in_memory
 
 async def put(rig: Rig, verb: str) -> None:
     vms = f"/apis/subresources.kubevirt.io/v1/namespaces/{rig.namespace}/virtualmachines"
-    await rig.client.send(write("PUT", VMS, f"{vms}/{VM}/{verb}", {}, {}))
+    await rig.client.send(write("PUT", VMS, f"{vms}/{VM}/{verb}", {}))
 
 
 async def refused(rig: Rig, verb: str) -> str:
