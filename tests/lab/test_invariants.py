@@ -5,10 +5,12 @@ import pytest
 from backstay.lab import cases, guest_cases, linstor_cases, policy_cases
 from backstay.lab.bug import Bug
 from backstay.lab.bugs import BUGS
+from backstay.lab.inspector import Inspector
 from backstay.lab.invariants import INVARIANTS
-from backstay.lab.liveness import PROMISES
-from backstay.lab.play import play
+from backstay.lab.liveness import PROMISES, SAME_DECISION
+from backstay.lab.play import Performance, Played, play, seed_of_beginning
 from backstay.lab.scenario import Scenario, dump, load
+from backstay.sim.world import World
 
 CASES = [
     each
@@ -20,8 +22,21 @@ CASES = [
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_deliberate_bug_breaks_what_it_should(bug: Bug) -> None:
-    played = play(bug.case, enough=bug.caught_by, **bug.instead)
+    """And nothing is missed because a rule was asked only about what it says that it is about."""
+    with World(seed_of_beginning(bug.case)) as world:
+        played, thorough = world.run(_play_before_two(world, bug))
     assert set(played.broken) >= bug.caught_by
+    assert [each for each in played.breaches if each.invariant != SAME_DECISION] == thorough.broken
+    assert played.accepted == tuple(thorough.accepted)
+
+
+async def _play_before_two(world: World, bug: Bug) -> tuple[Played, Inspector]:
+    """The second inspector asks every rule about everything."""
+    performance = Performance(world, bug.case, bug.instead)
+    cluster = performance.cluster
+    thorough = Inspector(cluster.witness, linstor=cluster.linstor, thorough=True)
+    await performance.set_up()
+    return await performance.perform(bug.case, bug.caught_by), thorough
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -11,11 +11,12 @@ That a node cannot write at the moment at which its pod is removed is what other
   cut off from its storage alone is there: its pods are its own kubelet's to end.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from backstay.kube.resource import PODS
 from backstay.lab.guest_rules import has_stopped
+from backstay.lab.happenings import About
 from backstay.lab.liveness import Since
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.sim.linstor.storage import Linstor
@@ -31,17 +32,27 @@ class DrbdsWord:
     """See the module."""
 
     def __init__(self, witness: Witness, linstor: Linstor, *, factor: float) -> None:
+        self.about = About(
+            truth=frozenset({What.BARRED}),
+            requests=frozenset({PODS.label}),
+            deeds=frozenset({PODS.label}),
+        )
+        self.due = 0.0
         self._witness = witness
         self._linstor = linstor
         self._factor = factor
-        self._next = 0.0
         self._wrote_until: dict[tuple[str, str], float] = {}
         """By node and volume."""
         self._unbound = Since()
         self._unbound_for: dict[str, float] = {}
 
     def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
-        self._notice(happening)
+        if happening.at >= self.due:
+            # What is judged next is to be judged by what is set now.
+            self.look_around(happening.at)
+        if isinstance(happening, Entry) and happening.what is What.BARRED:
+            for volume in happening.volumes:
+                self._wrote_until[happening.node, volume] = happening.at
         if isinstance(happening, Asked) and happening.storage == PODS.label:
             yield from self._robbed(happening)
         if not isinstance(happening, Committed) or happening.by is None:
@@ -50,15 +61,11 @@ class DrbdsWord:
         if commit.storage == PODS.label and commit.deleted and commit.before is not None:
             yield from self._removed(commit.before.object, happening.by)
 
-    def _notice(self, happening: Happening) -> None:
-        if isinstance(happening, Entry) and happening.what is What.BARRED:
-            for volume in happening.volumes:
-                self._wrote_until[happening.node, volume] = happening.at
-        if happening.at >= self._next:
-            self._next = happening.at + _LOOK * self._factor
-            for name in self._linstor.volumes:
-                unbound = self._is_unbound(name)
-                self._unbound_for[name] = self._unbound.lasts(name, happening.at, true=unbound)
+    def look_around(self, now: float) -> Iterable[tuple[str, str]]:
+        self.due = now + _LOOK * self._factor
+        for name in self._linstor.volumes:
+            self._unbound_for[name] = self._unbound.lasts(name, now, true=self._is_unbound(name))
+        return ()
 
     def _is_unbound(self, volume: str) -> bool:
         """Whether any of its replicas goes by no quorum, or may be primary beside another."""

@@ -1,22 +1,27 @@
 """Happenings: what something that has happened is, as the rules see it.
 
 Rules are about deeds: that a pod is marked or removed, a node tainted, an address taken. Here it is
-told by which requests and commits those are done, and which rules a happening can concern at all:
-most of what happens in a cluster is somebody else's doing, or a record that is ours to write.
+told by which requests and commits those are done, and what a happening is about at all: most of
+what happens in a cluster is somebody else's doing, or a record that is ours to write, and most
+rules have nothing to say of it. So each says what it is ``About``, and is asked about nothing else.
 """
 
-import enum
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from backstay.apis.backstay import INCIDENTS
+from backstay.apis.csiaddons import NETWORK_FENCES
+from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.apis.machines import MIGRATIONS
+from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.guest_rules import asks_kubevirt
 from backstay.lab.storage_rules import asks_to_detach, asks_to_fence
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening
 from backstay.model.labels import TAINT
-from backstay.sim.nodes.truth import Entry
+from backstay.sim.nodes.truth import What
 
 Json = Mapping[str, Any]
 
@@ -24,33 +29,54 @@ OURS = frozenset({INCIDENTS.label, LEASES.label, EVENTS.label})
 """What our controllers keep in the API for themselves and for whoever reads it."""
 
 
-class About(enum.Flag):
-    """What a rule can be broken by: the truth, a request, a request that only writes down what our
-    controllers keep for themselves, or a commit of ours."""
+TAKEN_WITH = frozenset(
+    {
+        PODS.label, NODES.label, ATTACHMENTS.label, NETWORK_FENCES.label,
+        VIRTUAL_MACHINES.label, MIGRATIONS.label,
+    }
+) | BLOCKS | HANDLES  # fmt: skip
+"""The kinds by requests for which something can be taken away."""
 
-    TRUTH = enum.auto()
-    REQUESTS = enum.auto()
-    RECORDS = enum.auto()
-    COMMITS = enum.auto()
+_ASKED, _DONE, _SEEN, _LED = "asked", "done", "seen", "led"
+
+Subject: TypeAlias = tuple[str, str] | What
+"""What a happening is about, as far as it decides which rules are asked."""
 
 
-_LOOKED_AT = frozenset({PODS.label, NODES.label}) | BLOCKS
-"""The kinds whose commits rules look at, beside our lease."""
-
-
-def what_about(happening: Happening) -> About | None:
-    """Which rules to ask about it; None if it can break none, as most things cannot: a change by
-    nobody of ours, or of what is ours to write, unless it is about our lease."""
-    if isinstance(happening, Entry):
-        return About.TRUTH
+def subject_of(happening: Happening) -> Subject:
+    """A request by the kind of its object; a commit by that as well, by whether it is our doing,
+    and by whether it is about our lease; and the truth by what came of it."""
+    if isinstance(happening, Committed):
+        commit = happening.commit
+        if commit.storage == LEASES.label and commit.after.key == OUR_LEASE:
+            return (_LED, commit.storage)
+        return (_SEEN if happening.by is None else _DONE, commit.storage)
     if isinstance(happening, Asked):
-        is_record = happening.storage in OURS and happening.method != "DELETE"
-        return About.RECORDS if is_record else About.REQUESTS
-    commit = happening.commit
-    if commit.after.key == OUR_LEASE:
-        return About.COMMITS
-    ours = happening.by is not None and commit.storage in _LOOKED_AT
-    return About.COMMITS if ours else None
+        return (_ASKED, happening.storage)
+    return happening.what
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a rule can have something to say of: changes of the ``truth``, ``requests`` of ours
+    about these kinds (None: about any), ``deeds`` of ours and ``commits`` of whomever to them, and
+    whatever is done to our ``lease``."""
+
+    truth: frozenset[What] = frozenset()
+    requests: frozenset[str] | None = frozenset()
+    deeds: frozenset[str] = frozenset()
+    commits: frozenset[str] = frozenset()
+    lease: bool = False
+
+    def includes(self, subject: Subject) -> bool:
+        if isinstance(subject, What):
+            return subject in self.truth
+        how, storage = subject
+        if how == _ASKED:
+            return self.requests is None or storage in self.requests
+        if how == _DONE and storage in self.deeds:
+            return True
+        return storage in self.commits or (how == _LED and self.lease)
 
 
 def asks_to_delete_a_pod(happening: Happening) -> bool:

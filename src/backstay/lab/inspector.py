@@ -1,8 +1,9 @@
 """Inspector: asks every invariant, and every promise, about all that happens in a lab.
 
 The rules themselves are in ``invariants.py``, and what must happen sooner or later in
-``liveness.py``. What was broken is kept with its moment and a sentence, in the order in which it
-came to light.
+``liveness.py``. Each says what it is ``About`` (``happenings.py``) and is asked about that alone;
+``thorough`` asks all of them about everything, and finds the same. What was broken is kept with
+its moment and a sentence, in the order in which it came to light.
 """
 
 import asyncio
@@ -10,9 +11,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from backstay.lab.drbd_rules import DrbdsWord
-from backstay.lab.happenings import About, what_about
-from backstay.lab.invariants import INVARIANTS, Invariant, accepted_risk
-from backstay.lab.liveness import Patience, Promise, Repetition
+from backstay.lab.happenings import Subject, subject_of
+from backstay.lab.invariants import INVARIANTS, SECOND_COPIES, Invariant, accepted_risk
+from backstay.lab.liveness import Patience, Promise, Repetition, Watchful
 from backstay.lab.pace import Pace
 from backstay.lab.witness import Happening, Witness
 from backstay.sim.linstor.storage import Linstor
@@ -30,12 +31,25 @@ class Breach:
     sentence: str
 
 
+@dataclass(frozen=True)
+class _Concerned:
+    """Who is asked about something."""
+
+    rules: tuple[Invariant, ...]
+    promises: tuple[Promise, ...]
+
+
 class Inspector:
-    """Asks every invariant, and every promise, about all that happens. ``checked`` counts what
-    happened; ``accepted`` are the risks that somebody else has taken (``invariants.py``)."""
+    """See the module. ``checked`` counts what happened; ``accepted`` are the risks that somebody
+    else has taken (``invariants.py``)."""
 
     def __init__(
-        self, witness: Witness, *, linstor: Linstor | None = None, factor: float = 1.0
+        self,
+        witness: Witness,
+        *,
+        linstor: Linstor | None = None,
+        factor: float = 1.0,
+        thorough: bool = False,
     ) -> None:
         self.checked = 0
         self.broken: list[Breach] = []
@@ -43,13 +57,17 @@ class Inspector:
         self._enough: Collection[str] | None = None
         self._has_enough = asyncio.Event()
         self._witness = witness
-        self._rules = {each: _rules_about(each) for each in About}
-        self._promises: tuple[Promise, ...] = (
+        self._thorough = thorough
+        self._watchful: tuple[Watchful, ...] = (
             Patience(witness, factor=factor),
-            Repetition(factor=factor),
-            Pace(witness),
             *([] if linstor is None else [DrbdsWord(witness, linstor, factor=factor)]),
         )
+        self._promises: tuple[Promise, ...] = (
+            *self._watchful,
+            Repetition(factor=factor),
+            Pace(witness),
+        )
+        self._concerned: dict[Subject, _Concerned] = {}
         witness.watch(self._look_at)
 
     async def breaks(self, names: Collection[str]) -> None:
@@ -64,23 +82,36 @@ class Inspector:
 
     def _look_at(self, happening: Happening) -> None:
         self.checked += 1
-        about = what_about(happening)
-        for invariant in () if about is None else self._rules[about]:
-            sentence = invariant.check(happening, self._witness)
+        subject, at = subject_of(happening), happening.at
+        concerned = self._concerned.get(subject) or self._who_is_concerned(subject)
+        for rule in concerned.rules:
+            sentence = rule.check(happening, self._witness)
             if sentence is not None:
-                self.broken.append(Breach(happening.at, invariant.name, sentence))
-        for promise in self._promises:
-            for each in promise.look(happening):
-                self.broken.append(Breach(happening.at, *each))
+                self.broken.append(Breach(at, rule.name, sentence))
+        for promise in concerned.promises:
+            self._note(at, promise.look(happening))
+        for each in self._watchful:
+            if at >= each.due:
+                self._note(at, each.look_around(at))
         if self._enough is not None and self.broken:
             self._tell_if_enough(self._enough)
-        if about is About.TRUTH and (risk := accepted_risk(happening, self._witness)) is not None:
-            self.accepted.append(Breach(happening.at, "AcceptedRisk", risk))
+        if subject in SECOND_COPIES and (risk := accepted_risk(happening, self._witness)):
+            self.accepted.append(Breach(at, "AcceptedRisk", risk))
+
+    def _who_is_concerned(self, subject: Subject) -> _Concerned:
+        """The same whenever it is asked."""
+        found = _Concerned(
+            tuple(each for each in INVARIANTS if self._thorough or each.about.includes(subject)),
+            tuple(
+                each for each in self._promises if self._thorough or each.about.includes(subject)
+            ),
+        )
+        self._concerned[subject] = found
+        return found
+
+    def _note(self, at: float, unkept: Iterable[tuple[str, str]]) -> None:
+        self.broken += [Breach(at, name, sentence) for name, sentence in unkept]
 
     def _tell_if_enough(self, wanted: Collection[str]) -> None:
         if {breach.invariant for breach in self.broken}.issuperset(wanted):
             self._has_enough.set()
-
-
-def _rules_about(about: About) -> tuple[Invariant, ...]:
-    return tuple(each for each in INVARIANTS if about in each.about)

@@ -63,6 +63,7 @@ from backstay.lab.addresses import BLOCKS, HANDLES, released
 from backstay.lab.guest_rules import as_policy_says, has_stopped
 from backstay.lab.happenings import (
     OURS,
+    TAKEN_WITH,
     About,
     asks_for_addresses,
     asks_for_our_taint,
@@ -100,13 +101,17 @@ from backstay.sim.nodes.truth import Entry, Running, What
 Json = Mapping[str, Any]
 Check = Callable[[Happening, Witness], str | None]
 
+SECOND_COPIES = frozenset({What.STARTED, What.WRITING, What.ADMITTED})
+"""By what there can be another copy that writes."""
+
 _RECORDS = "configmaps"
 """In our own namespace: what they have recorded."""
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """``code`` is its number in the design; ``check`` says how it was broken, or None."""
+    """``code`` is its number in the design; ``check`` says how it was broken, or None. What it is
+    not ``about``, it has nothing to say of."""
 
     code: str
     name: str
@@ -135,8 +140,7 @@ class _Doubled:
 
 def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
     """Every volume here is one workload's: two that write to it are two copies."""
-    begins = (What.STARTED, What.WRITING, What.ADMITTED)
-    if not isinstance(happening, Entry) or happening.what not in begins:
+    if not isinstance(happening, Entry) or happening.what not in SECOND_COPIES:
         return None
     truth = witness.truth
     for volume in happening.volumes:
@@ -381,9 +385,8 @@ def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
 
 
 def zombie(happening: Happening, witness: Witness) -> str | None:
-    if takes_something(happening):
-        assert isinstance(happening, Asked)
-        return _sent_too_late(happening, witness)
+    if isinstance(happening, Asked):
+        return _sent_too_late(happening, witness) if takes_something(happening) else None
     return _begun_too_soon(happening, witness) or _untainted_too_soon(happening, witness)
 
 
@@ -404,8 +407,10 @@ def _begun_too_soon(happening: Happening, witness: Witness) -> str | None:
     if before is None or happening.commit.deleted:
         return None
     was, now = holder(before.object), holder(after.object)
-    early = witness.terms.ended(was, happening.at) - happening.at if was and now else 0.0
-    if was == now or early <= 0 or witness.terms.is_forgotten(was, happening.at):
+    if was == now or not (was and now):
+        return None
+    early = witness.terms.ended(was, happening.at) - happening.at
+    if early <= 0 or witness.terms.is_forgotten(was, happening.at):
         return None
     return f"{now} took the lease {early:.1f} s before the term of {was} had ended"
 
@@ -518,26 +523,38 @@ def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | No
     return f"{node} is exempt" if labels.get(EXEMPT) == "true" else None
 
 
-_WHATEVER_IS_ASKED = About.REQUESTS | About.RECORDS
+_PODS, _NODES = frozenset({PODS.label}), frozenset({NODES.label})
+_DELETED = frozenset({PODS.label, ATTACHMENTS.label})
+_GUESTS = frozenset({VIRTUAL_MACHINES.label, MIGRATIONS.label})
+_PODS_TOUCHED = About(deeds=_PODS)
 
 INVARIANTS: tuple[Invariant, ...] = (
-    Invariant("I1", "OneWriter", one_writer, About.TRUTH),
-    Invariant("I2", "NoDeleteWithoutEvidence", no_delete_without_evidence, About.COMMITS),
-    Invariant("I3", "EvidenceScope", evidence_scope, About.REQUESTS | About.COMMITS),
-    Invariant("I13", "ProofAfterBarrier", proof_after_barrier, About.COMMITS),
-    Invariant("I4", "Preconditions", preconditions, About.REQUESTS),
-    Invariant("I5", "Epoch", epoch, About.REQUESTS | About.COMMITS),
-    Invariant("I6", "Storm", storm, About.COMMITS),
-    Invariant("I9", "Disarm", disarm, About.REQUESTS),
-    Invariant("I10", "Ownership", ownership, _WHATEVER_IS_ASKED | About.COMMITS),
-    Invariant("I11", "TaintBeforeRemoval", taint_before_removal, About.COMMITS),
-    Invariant("I11", "Zombie", zombie, About.REQUESTS | About.COMMITS),
+    Invariant("I1", "OneWriter", one_writer, About(truth=SECOND_COPIES)),
+    Invariant("I2", "NoDeleteWithoutEvidence", no_delete_without_evidence, _PODS_TOUCHED),
     Invariant(
-        "I12", "NoHealthyGuestStopped", no_healthy_guest_stopped, About.REQUESTS | About.COMMITS
+        "I3", "EvidenceScope", evidence_scope,
+        About(requests=_NODES | {ATTACHMENTS.label}, deeds=_PODS),
     ),
-    Invariant("I12", "AsPolicySays", as_policy_says, About.REQUESTS),
-    Invariant("I14", "OneAddress", one_address, About.TRUTH | About.COMMITS),
-    Invariant("I16", "NoBystander", no_bystander, About.REQUESTS),
-    Invariant("I16", "OneOwner", one_owner, About.REQUESTS),
-    Invariant("I3", "OwnersProof", owners_proof, About.COMMITS),
-)
+    Invariant("I13", "ProofAfterBarrier", proof_after_barrier, _PODS_TOUCHED),
+    Invariant(
+        "I4", "Preconditions", preconditions, About(requests=_DELETED | _NODES | BLOCKS | HANDLES)
+    ),
+    Invariant("I5", "Epoch", epoch, About(requests=_DELETED, lease=True)),
+    Invariant("I6", "Storm", storm, _PODS_TOUCHED),
+    Invariant("I9", "Disarm", disarm, About(requests=TAKEN_WITH)),
+    Invariant("I10", "Ownership", ownership, About(requests=None, deeds=_NODES)),
+    Invariant("I11", "TaintBeforeRemoval", taint_before_removal, _PODS_TOUCHED),
+    Invariant("I11", "Zombie", zombie, About(requests=TAKEN_WITH, deeds=_NODES, lease=True)),
+    Invariant(
+        "I12", "NoHealthyGuestStopped", no_healthy_guest_stopped,
+        About(requests=frozenset({NETWORK_FENCES.label}), deeds=_PODS),
+    ),
+    Invariant("I12", "AsPolicySays", as_policy_says, About(requests=_GUESTS)),
+    Invariant(
+        "I14", "OneAddress", one_address,
+        About(truth=frozenset({What.STARTED, What.WRITING}), deeds=BLOCKS),
+    ),
+    Invariant("I16", "NoBystander", no_bystander, About(requests=_PODS)),
+    Invariant("I16", "OneOwner", one_owner, About(requests=TAKEN_WITH)),
+    Invariant("I3", "OwnersProof", owners_proof, _PODS_TOUCHED),
+)  # fmt: skip

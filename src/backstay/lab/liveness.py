@@ -28,6 +28,7 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENT
 from backstay.apis.kubevirt import INSTANCES
 from backstay.decide.failover import Check
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.happenings import About
 from backstay.lab.linstor_rules import is_replaceable
 from backstay.lab.policy_rules import wants_more_than_a_word
 from backstay.lab.witness import Asked, Committed, Happening, Witness
@@ -73,9 +74,19 @@ _ON_THE_WAY = (Progress.DUE, Progress.MARKED, Progress.RELEASED)
 
 
 class Promise(Protocol):
-    """Told of everything that happens; says each time what has not been kept, by name."""
+    """Told of everything that it is ``about``; says each time what has not been kept, by name."""
+
+    about: About
 
     def look(self, happening: Happening) -> Iterable[tuple[str, str]]: ...
+
+
+class Watchful(Promise, Protocol):
+    """One that looks around as well, at the first happening that is not before ``due``."""
+
+    due: float
+
+    def look_around(self, now: float) -> Iterable[tuple[str, str]]: ...
 
 
 class Since:
@@ -99,9 +110,12 @@ class Patience:
     """The promises that need time. Nothing is told twice of the same object."""
 
     def __init__(self, witness: Witness, *, factor: float = 1.0) -> None:
+        self.about = About(
+            commits=frozenset({LEASES.label, INCIDENTS.label, NODES.label, CONFIRMATIONS.label})
+        )
+        self.due = 0.0
         self._witness = witness
         self._factor = factor
-        self._next = 0.0
         self._renewed_at = float("-inf")
         self._term: tuple[str, int] = ("", 0)
         self._signs: dict[str, float] = {}
@@ -110,13 +124,14 @@ class Patience:
         self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
 
-    def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
+    def look(self, happening: Happening) -> Iterable[tuple[str, str]]:
         if isinstance(happening, Committed):
             self._notice(happening)
-        if happening.at < self._next:
-            return
-        self._next = happening.at + _LOOK * self._factor
-        for name, subject, sentence in self._kept(happening.at):
+        return ()
+
+    def look_around(self, now: float) -> Iterator[tuple[str, str]]:
+        self.due = now + _LOOK * self._factor
+        for name, subject, sentence in self._unkept(now):
             if (name, subject) not in self._told:
                 self._told.add((name, subject))
                 yield name, sentence
@@ -154,7 +169,7 @@ class Patience:
         self._proven.clear()
         self._signs = dict.fromkeys(self._signs, now)
 
-    def _kept(self, now: float) -> Iterator[tuple[str, str, str]]:
+    def _unkept(self, now: float) -> Iterator[tuple[str, str, str]]:
         if self._restored_at != self._witness.restores.last_at:
             # What was told is gone with what the backup did not have: it has to be told anew.
             self._restored_at = self._witness.restores.last_at
@@ -162,23 +177,23 @@ class Patience:
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)
             return
-        for node in [stored.object for stored in self._witness.store.all(NODES.label)]:
-            name = node["metadata"]["name"]
-            settled = self._proven.lasts(name, now, true=self._is_settled(name, node))
-            silent = now - self._signs.get(name, now)
+        for stored in self._witness.store.all(NODES.label):
+            name = stored.key[1]
+            settled = self._proven.lasts(name, now, true=self._is_settled(name, stored.object))
             if settled > _RECOVERY * self._factor:
                 yield from self._left_behind(name)
-            if silent > _TOLD * self._factor:
+            if name in self._signs and now - self._signs[name] > _TOLD * self._factor:
                 yield from self._untold(name)
 
     def _is_settled(self, name: str, node: Json) -> bool:
         """Whether nothing but we could be the reason that its workloads are not released."""
         machine = self._witness.node(name)
+        # Most are on, and nothing else needs to be known of those.
         return (
             machine is not None
-            and not self._is_on(name)
-            and self._is_armed()
+            and machine.boot_id is None
             and self._is_confirmed(name, node)
+            and self._is_armed()
             and self._most_are_well(but=name)
         )
 
@@ -277,6 +292,7 @@ class Repetition:
     """The promise not to do the same over and over."""
 
     def __init__(self, *, factor: float = 1.0) -> None:
+        self.about = About(requests=frozenset({PODS.label, NODES.label, INCIDENTS.label}))
         self._window = _MINUTE * factor
         self._deeds: dict[tuple[str, ...], deque[float]] = {}
 

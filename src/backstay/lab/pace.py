@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
-from backstay.kube.resource import NODES, PODS
+from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.happenings import About
 from backstay.lab.liveness import LOOPS
 from backstay.lab.policy_rules import hangs_on_another, kept_by_a_policy
 from backstay.lab.silence_rules import is_lifted, most_silent
@@ -30,6 +31,8 @@ _SILENT = 60.0
 _PACE = 60
 _ATTEMPTS = 3
 _COOL_DOWN = 60
+_NEWS = frozenset({LEASES.label, INCIDENTS.label})
+"""Kinds of which it is to hear whatever happens to them."""
 _KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
 
 
@@ -37,7 +40,9 @@ class Pace:
     """See the module."""
 
     def __init__(self, witness: Witness) -> None:
+        self.about = About(deeds=frozenset({PODS.label}), commits=_NEWS, lease=True)
         self._witness = witness
+        self._restored_at: float | None = None
         self._term: tuple[object, ...] = ()
         self._began = 0.0
         self._released: dict[str, float] = {}
@@ -49,8 +54,10 @@ class Pace:
         if not isinstance(happening, Committed):
             return
         commit = happening.commit
-        if self._witness.restores.is_open:
+        restores = self._witness.restores
+        if restores.is_open or restores.last_at != self._restored_at:
             # Nobody knows any more what was done.
+            self._restored_at = restores.last_at
             self._moves.clear()
         if commit.after.key == OUR_LEASE:
             self._notice_term(commit.after.object["spec"], happening.at)

@@ -104,7 +104,7 @@ class Performance:
         self._world = world
         self._scenario = scenario
         ground = WorldGround(world)
-        self._cluster = LabCluster(
+        self.cluster = LabCluster(
             ground,
             calico=_calico(ground, scenario),
             csi_addons=scenario.csi_addons,
@@ -112,9 +112,9 @@ class Performance:
             provider=scenario.provider,
             kubevirt=scenario.kubevirt,
         )
-        self._stage = Stage(self._cluster, scenario, **_parts(scenario, instead))
+        self._stage = Stage(self.cluster, scenario, **_parts(scenario, instead))
         self._deeds = Deeds(world, self._stage)
-        self._scribe = Scribe(self._cluster, named=self._stage.named)
+        self._scribe = Scribe(self.cluster, named=self._stage.named)
         self._zero = 0.0
         self._calls = 0
 
@@ -125,10 +125,10 @@ class Performance:
     async def perform(self, scenario: Scenario, enough: Collection[str] | None) -> Played:
         self._scenario = scenario
         self._world.turn_to(scenario.seed)
-        self._calls = self._cluster.witness.calls
+        self._calls = self.cluster.witness.calls
         self._scribe.begin(self._zero)
         self._deeds.leader = self._stage.leader()
-        at_first = {each.uid for each in self._cluster.truth.running()}
+        at_first = {each.uid for each in self.cluster.truth.running()}
         async with asyncio.TaskGroup() as group:
             # In the order in which they are to begin, so that of two at one time the first is
             # done first.
@@ -137,7 +137,7 @@ class Performance:
             await self._until(scenario.until, enough)
             for task in under_way:
                 task.cancel()
-        await self._cluster.replay()
+        await self.cluster.replay()
         return self._judged(self._result(at_first))
 
     async def _until(self, seconds: float, enough: Collection[str] | None) -> None:
@@ -146,7 +146,7 @@ class Performance:
             return
         try:
             async with asyncio.timeout(seconds):
-                await self._cluster.inspector.breaks(enough)
+                await self.cluster.inspector.breaks(enough)
         except TimeoutError:
             pass
 
@@ -185,7 +185,7 @@ class Performance:
     # What came of it
 
     def _result(self, at_first: set[str]) -> Played:
-        scenario, cluster, scribe = self._scenario, self._cluster, self._scribe
+        scenario, cluster, scribe = self._scenario, self.cluster, self._scribe
         running, nodes = self._running(), self._nodes()
         recovered = {
             name: each.node
@@ -219,21 +219,21 @@ class Performance:
 
     def _running(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = dict.fromkeys(self._scenario.workloads.names(), ())
-        for each in self._cluster.truth.running():
+        for each in self.cluster.truth.running():
             name = self._stage.named(workload_of(each))
             if name in found:
                 found[name] = (*found[name], each.node)
         return found
 
     def _nodes(self) -> dict[str, Any]:
-        stored = (each.object for each in self._cluster.store.all(NODES.label))
+        stored = (each.object for each in self.cluster.store.all(NODES.label))
         return {node["metadata"]["name"]: node for node in stored}
 
     def _codes(self, progress: Progress) -> dict[str, str]:
         """What is told of workloads that have come so far, and no further."""
         records = (
             record
-            for incident in self._cluster.open_incidents()
+            for incident in self.cluster.open_incidents()
             for record in (incident.get("status") or {}).get("workloads") or ()
         )
         return {
