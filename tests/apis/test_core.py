@@ -96,7 +96,7 @@ def rows_of_pods(*pods: Json) -> list[PodRow]:
 
 def row_of_node(body: Json) -> NodeRow:
     line = msgspec.json.encode({"type": "ADDED", "object": body})
-    [change] = NODE_PROJECTION.changes([line], call="GET /nodes")
+    change = NODE_PROJECTION.change(line, call="GET /nodes")
     row = change.row
     assert row is not None
     return row

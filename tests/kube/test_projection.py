@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backstay.kube import errors
-from backstay.kube.projection import Meta, Page, Projection, Unreadable, share, shared_part
+from backstay.kube.projection import Change, Meta, Page, Projection, Unreadable, share, shared_part
 
 Json = dict[str, Any]
 
@@ -168,7 +168,7 @@ def test_an_object_that_makes_no_row_is_set_aside_too(size: int) -> None:
     page = projection.page(body, call="GET /things")
     assert [row.key for row in page.rows] == ["ns/a", "ns/c"]
     assert [(bad.key, bad.version) for bad in page.unreadable] == [("ns/b", "5")]
-    [change] = projection.changes([event("ADDED", thing("b", size=size))], call="GET /things")
+    change = projection.change(event("ADDED", thing("b", size=size)), call="GET /things")
     assert change.unreadable == page.unreadable[0]
 
 
@@ -192,7 +192,7 @@ def test_an_object_that_nests_too_deep_is_read_without_its_depths(bracket: bytes
     page = THINGS.page(body, call="GET /things")
     assert [row.key for row in page.rows] == ["ns/a", "ns/deep", "ns/b"]
     assert page.unreadable == []
-    [change] = THINGS.changes([b'{"type":"ADDED","object":%b}' % deep], call="GET /things")
+    change = THINGS.change(b'{"type":"ADDED","object":%b}' % deep, call="GET /things")
     assert change.row == page.rows[1]
 
 
@@ -224,7 +224,7 @@ def test_a_field_of_ours_that_nests_too_deep_makes_its_object_unreadable() -> No
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_an_event_has_its_kind_its_row_and_its_version(kind: str) -> None:
-    [change] = THINGS.changes([event(kind, thing("a", size=2))], call="GET /things")
+    change = THINGS.change(event(kind, thing("a", size=2)), call="GET /things")
     assert change.row == ThingRow("ns/a", "uid-a", "5", 2, "")
     assert (change.kind, change.version, change.key) == (kind, "5", "ns/a")
     assert (change.unreadable, change.complete) == (None, False)
@@ -232,7 +232,7 @@ def test_an_event_has_its_kind_its_row_and_its_version(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_an_event_whose_object_is_bad_still_has_a_key_and_a_version(kind: str) -> None:
-    [change] = THINGS.changes([event(kind, thing("a", size="large"))], call="GET /things")
+    change = THINGS.change(event(kind, thing("a", size="large")), call="GET /things")
     assert change.row is None
     assert change.unreadable is not None
     assert (change.kind, change.version, change.key) == (kind, "5", "ns/a")
@@ -252,9 +252,14 @@ def test_a_bookmark_has_a_version_and_may_end_the_initial_events(
 ) -> None:
     # A real server sends the other fields of the kind as well, empty.
     body = {"kind": "Thing", "metadata": {"resourceVersion": "7", **annotations}, "spec": {}}
-    [change] = THINGS.changes([event("BOOKMARK", body)], call="GET /things")
+    change = THINGS.change(event("BOOKMARK", body), call="GET /things")
     assert (change.kind, change.version, change.complete) == ("BOOKMARK", "7", complete)
     assert (change.row, change.unreadable, change.key) == (None, None, "")
+
+
+def test_a_bookmark_is_one_wherever_its_line_says_so() -> None:
+    line = b'{"object":{"metadata":{"resourceVersion":"7"}},"type":"BOOKMARK"}\n'
+    assert THINGS.change(line, call="GET /things") == Change("BOOKMARK", "7")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +279,7 @@ def test_an_error_event_is_the_error_that_it_describes(
 ) -> None:
     line = event("ERROR", {"kind": "Status", "apiVersion": "v1", **status})
     with pytest.raises(expected, match=r"^GET /things: "):
-        list(THINGS.changes([line], call="GET /things"))
+        THINGS.change(line, call="GET /things")
 
 
 NO_CHANGE: dict[str, bytes] = {
@@ -300,7 +305,7 @@ NO_CHANGE: dict[str, bytes] = {
 @pytest.mark.parametrize("line", NO_CHANGE.values(), ids=NO_CHANGE.keys())
 def test_what_is_no_event_with_a_name_and_a_version_is_undecodable(line: bytes) -> None:
     with pytest.raises(errors.Undecodable, match=r"^GET /things: "):
-        list(THINGS.changes([line], call="GET /things"))
+        THINGS.change(line, call="GET /things")
 
 
 # Memory
@@ -309,7 +314,7 @@ def test_what_is_no_event_with_a_name_and_a_version_is_undecodable(line: bytes) 
 def test_rows_share_what_they_repeat() -> None:
     one, other = read(thing("a", place="rack-7"), thing("b", place="rack-7")).rows
     line = event("ADDED", thing("c", place="rack-7"))
-    later = next(THINGS.changes([line], call="GET /things")).row
+    later = THINGS.change(line, call="GET /things").row
     assert later is not None
     assert one.place is other.place is later.place
 
@@ -348,7 +353,7 @@ def test_no_junk_raises_anything_but_our_own_errors(body: bytes) -> None:
     with suppress(errors.KubeError):
         THINGS.page(body, call="GET /things")
     with suppress(errors.KubeError):
-        list(THINGS.changes([body], call="GET /things"))
+        THINGS.change(body, call="GET /things")
 
 
 @given(BODIES)
@@ -362,12 +367,12 @@ def test_whatever_passes_has_a_version_and_names(body: bytes) -> None:
         assert all(row.key and row.version for row in page.rows)
         assert all(bad.key for bad in page.unreadable)
     try:
-        changes = list(THINGS.changes([body], call="GET /things"))
+        change = THINGS.change(body, call="GET /things")
     except errors.KubeError:
         pass
     else:
-        assert all(change.version for change in changes)
-        assert all(bool(change.key) is (change.kind != "BOOKMARK") for change in changes)
+        assert change.version
+        assert bool(change.key) is (change.kind != "BOOKMARK")
 
 
 DEEP = st.recursive(
@@ -405,19 +410,9 @@ def test_what_is_beside_the_depths_comes_out_unharmed(beside: object, levels: in
     assert FREE.page(body, call="GET /things").rows[0].beside == beside
 
 
-def test_what_precedes_an_error_counts() -> None:
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-    lines = event("ADDED", thing("a")), event("ERROR", gone), event("ADDED", thing("b"))
-    changes = THINGS.changes(lines, call="GET /things")
-    assert next(changes).key == "ns/a"
-    with pytest.raises(errors.Gone):
-        next(changes)
-
-
 def test_one_bad_object_among_many_lines_is_set_aside_alone() -> None:
     things = (thing("a"), thing("b", size="large"), thing("c"))
-    lines = [event("ADDED", each) for each in things]
-    found = list(THINGS.changes(lines, call="GET /things"))
+    found = [THINGS.change(event("ADDED", each), call="GET /things") for each in things]
     assert [(change.key, change.row is None) for change in found] == [
         ("ns/a", False),
         ("ns/b", True),
@@ -445,7 +440,7 @@ def managed(fields: object, *, last: bool = True) -> Json:
     [OWNED, [], None, {"of": "another shape"}, [[]], [["a"], ["b"]], ["]"], ["]}"], ["[]", "]["]],
 )
 def test_managed_fields_of_whatever_shape_change_nothing(fields: object, last: bool) -> None:
-    [change] = THINGS.changes([event("ADDED", managed(fields, last=last))], call="GET /things")
+    change = THINGS.change(event("ADDED", managed(fields, last=last)), call="GET /things")
     assert change.row == ThingRow("ns/a", "uid-a", "5", 2, "here")
 
 
@@ -464,8 +459,8 @@ def booked_row(booked: Booked) -> FreeRow:
 
 @pytest.mark.parametrize("last", [True, False])
 def test_managed_fields_are_not_even_decoded(last: bool) -> None:
-    lines = [event("ADDED", managed(OWNED, last=last))]
-    [change] = Projection(Booked, booked_row).changes(lines, call="GET /things")
+    line = event("ADDED", managed(OWNED, last=last))
+    change = Projection(Booked, booked_row).change(line, call="GET /things")
     assert change.row == FreeRow("ns/a", "uid-a", "5", None)
 
 
@@ -487,7 +482,7 @@ def test_what_stands_in_managed_fields_cannot_pass_for_anything_else(
     body["spec"]["place"] = place
     body["metadata"] = {"annotations": {place: place}, **body["metadata"], "more": beside}
     for each in (body, {**body, "beside": beside}):
-        [change] = THINGS.changes([event("MODIFIED", each)], call="GET /things")
+        change = THINGS.change(event("MODIFIED", each), call="GET /things")
         assert change.row == ThingRow("ns/a", "uid-a", "5", 2, place)
 
 
@@ -495,7 +490,7 @@ def test_a_line_that_is_cut_in_its_managed_fields_is_undecodable() -> None:
     line = event("ADDED", managed(OWNED))
     for end in range(line.index(b"managedFields"), len(line)):
         with pytest.raises(errors.Undecodable, match=r"^GET /things: "):
-            list(THINGS.changes([line[:end]], call="GET /things"))
+            THINGS.change(line[:end], call="GET /things")
 
 
 # Parts that objects share

@@ -13,9 +13,9 @@ whole, its objects are decoded one by one, and those that still do not are hande
 
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -120,6 +120,11 @@ class _Bookmark(msgspec.Struct):
     metadata: _BookmarkMeta
 
 
+class _BookmarkEvent(msgspec.Struct):
+    type: Literal["BOOKMARK"]
+    object: _Bookmark
+
+
 class _Identity(msgspec.Struct, rename="camel"):
     name: _Text
     namespace: str | None = None
@@ -133,11 +138,13 @@ class _Identified(msgspec.Struct):
 # About a millisecond's work.
 _ROWS_AT_ONCE = 100
 
+_A_BOOKMARK = b'{"type":"BOOKMARK"'
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 _raw_list = msgspec.json.Decoder(_RawList)
 _raw_event = msgspec.json.Decoder(_RawEvent)
 _bookmark = msgspec.json.Decoder(_Bookmark)
+_bookmark_event = msgspec.json.Decoder(_BookmarkEvent)
 _status = msgspec.json.Decoder(errors.Status)
 _identified = msgspec.json.Decoder(_Identified)
 
@@ -195,12 +202,12 @@ class Projection(Generic[W, R]):
 
     def page(self, body: bytes, *, call: str) -> Page[R]:
         """A LIST's answer. Raises ``Undecodable`` only when it is no list at all."""
-        slices = self.page_in_slices(body, call=call)
-        while True:
-            try:
-                next(slices)
-            except StopIteration as end:
-                return cast("Page[R]", end.value)
+        try:
+            whole = self._list.decode(body)
+            rows = list(map(self._row, whole.items or ()))
+            return Page(rows, [], whole.metadata.resource_version, whole.metadata.token or None)
+        except _BAD_OBJECT:
+            return _patiently(self._page_piecewise, body, call)
 
     def page_in_slices(self, body: bytes, *, call: str) -> Generator[None, None, Page[R]]:
         """The same, with a pause wherever enough has been done for one turn of the loop."""
@@ -215,17 +222,17 @@ class Projection(Generic[W, R]):
         except _BAD_OBJECT:
             return _patiently(self._page_piecewise, body, call)
 
-    def changes(self, lines: Iterable[bytes], *, call: str) -> Iterator[Change[R]]:
-        """A watch's lines. Raises what an ERROR event says, or ``Undecodable``, where it comes:
-        what precedes it counts."""
-        for line in lines:
-            try:
-                event = self._event.decode(_without_managed_fields(line))
-                row = self._row(event.object)
-                change = Change(event.type, row.version, row)
-            except _BAD_OBJECT:
-                change = _patiently(self._change_piecewise, line, call)
-            yield change
+    def change(self, line: bytes, *, call: str) -> Change[R]:
+        """A watch's line. Raises what an ERROR event says, or ``Undecodable``."""
+        try:
+            # It would be found out all the same, but every other line of a quiet watch is one.
+            if line.startswith(_A_BOOKMARK):
+                return _bookmark_change(_bookmark_event.decode(line).object)
+            event = self._event.decode(_without_managed_fields(line))
+            row = self._row(event.object)
+            return Change(event.type, row.version, row)
+        except _BAD_OBJECT:
+            return _patiently(self._change_piecewise, line, call)
 
     def _page_piecewise(self, body: bytes, call: str) -> Page[R]:
         try:
@@ -244,7 +251,7 @@ class Projection(Generic[W, R]):
                 case "ADDED" | "MODIFIED" | "DELETED":
                     found = self._one(event.object)
                 case "BOOKMARK":
-                    return _bookmark_change(event.object)
+                    return _bookmark_change(_bookmark.decode(event.object))
                 case "ERROR":
                     raise errors.from_status(_status.decode(event.object), call=call)
                 case unknown:
@@ -283,14 +290,14 @@ def _without_managed_fields(line: bytes) -> bytes:
     else, or stands in a string, what is left is no JSON, and the line will be decoded whole.
     """
     start = line.find(_MANAGED_FIELDS)
-    end = line.find(b"]", start)
-    if start < 0 or end < 0:
+    if start < 0:
         return line
-    return line[:start] + line[end + 1 :]
+    end = line.find(b"]", start)
+    return line if end < 0 else line[:start] + line[end + 1 :]
 
 
-def _bookmark_change(raw: msgspec.Raw) -> Change[Any]:
-    meta = _bookmark.decode(raw).metadata
+def _bookmark_change(bookmark: _Bookmark) -> Change[Any]:
+    meta = bookmark.metadata
     complete = (meta.annotations or {}).get(_INITIAL_EVENTS_END) == "true"
     return Change("BOOKMARK", meta.resource_version, complete=complete)
 

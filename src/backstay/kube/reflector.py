@@ -289,7 +289,8 @@ class Reflector(Generic[W, R]):
             self._read_at = loop.time()
             # Over all batches: where bytes have arrived already, to read is not to wait.
             done += _READING
-            for change in self._projection.changes(batch, call=lines.call):
+            for line in batch:
+                change = self._projection.change(line, call=lines.call)
                 if take(change):
                     return change
                 done += 1

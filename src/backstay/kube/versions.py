@@ -6,5 +6,8 @@ They are decimal numbers of any length, compared without being turned into numbe
 
 def is_older(version: str, seen: str) -> bool:
     """False where either is no number: such a version says nothing."""
-    older = version < seen if len(version) == len(seen) else len(version) < len(seen)
-    return older and version.isdecimal() and seen.isdecimal()
+    digits, seen_digits = len(version), len(seen)
+    # As a rule it is not, and then there is no need to know whether they are numbers.
+    if digits > seen_digits or (digits == seen_digits and version >= seen):
+        return False
+    return version.isdecimal() and seen.isdecimal()
