@@ -26,6 +26,7 @@ tried again:
 import asyncio
 import heapq
 import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from enum import IntEnum
 from functools import partial
@@ -111,9 +112,13 @@ class _Ranking(Generic[K, R]):
         return self._ranks.pop(key)
 
     def lowest(self) -> tuple[R, K] | None:
-        while self._heap and self._ranks.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else None
+        heap = self._heap
+        while heap:
+            rank, key = lowest = heap[0]
+            if key in self._ranks and self._ranks[key] == rank:
+                return lowest
+            heapq.heappop(heap)
+        return None
 
     def first_put(self) -> R | None:
         """The rank of the key that has been here longest."""
@@ -133,6 +138,8 @@ class Schedule(Generic[K]):
         self._parked: dict[K, _Parked] = {}
         self._working: dict[K, int] = {}
         self._arrivals = count()
+        # Not later than the moment of any delayed key: before it, there is nothing to look for.
+        self._next_due = math.inf
 
     @property
     def ready(self) -> int:
@@ -205,10 +212,13 @@ class Schedule(Generic[K]):
 
     def advance(self, now: float) -> None:
         """Make those ready whose moment has come, in the order of their moments."""
+        if now < self._next_due:
+            return
         while (lowest := self._delayed.lowest()) is not None and lowest[0].due <= now:
             rank, key = lowest
             self._delayed.remove(key)
             self._ready.put(key, _Ready(rank.priority, next(self._arrivals), rank.due))
+        self._next_due = math.inf if lowest is None else lowest[0].due
 
     def _park(self, key: K, priority: int, due: float) -> bool:
         parked = self._parked.get(key)
@@ -223,6 +233,8 @@ class Schedule(Generic[K]):
             self._ready.put(key, _Ready(priority, arrival, now))
         else:
             self._delayed.put(key, _Delayed(due, arrival, priority))
+            if due < self._next_due:
+                self._next_due = due
 
 
 # The shell
@@ -274,7 +286,7 @@ class WorkQueue(Generic[K]):
         self._backoffs: dict[K, Backoff] = {}
         self._schedule: Schedule[K] = Schedule()
         self._tasks: dict[asyncio.Task[Result | Exception], None] = {}
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopped = False
@@ -305,13 +317,13 @@ class WorkQueue(Generic[K]):
             self.added += 1
         else:
             self.deduplicated += 1
-        self._wake.set()
+        self._wake()
 
     def retry(self, key: K, *, priority: int = Priority.NORMAL) -> None:
         """Have ``key`` looked at after its backoff. A handler returns ``Again()`` instead."""
         now = asyncio.get_running_loop().time()
         self._schedule.add(key, priority=priority, due=now + self._back_off(key), now=now)
-        self._wake.set()
+        self._wake()
 
     def forget(self, key: K) -> None:
         """Let the backoff of ``key`` start afresh. A handler that returns does so by itself."""
@@ -321,7 +333,6 @@ class WorkQueue(Generic[K]):
         """Work until ``stop``. When cancelled, what was under way waits for the next ``run``."""
         async with asyncio.TaskGroup() as group:
             while not self._stopped:
-                self._wake.clear()
                 key = self._take()
                 if key is None:
                     await self._something_new()
@@ -340,7 +351,7 @@ class WorkQueue(Generic[K]):
         False. ``run`` returns as soon as the last of them has.
         """
         self._stopped = True
-        self._wake.set()
+        self._wake()
         try:
             async with asyncio.timeout(within):
                 await self._idle.wait()
@@ -361,12 +372,19 @@ class WorkQueue(Generic[K]):
         """Wait for an addition, the end of a handler, a moment that comes, or the stop."""
         due = self._schedule.next_due
         loop = asyncio.get_running_loop()
-        timer = loop.call_at(due, self._wake.set) if due is not None else None
+        timer = loop.call_at(due, self._wake) if due is not None else None
+        self._waiter = loop.create_future()
         try:
-            await self._wake.wait()
+            await self._waiter
         finally:
+            self._waiter = None
             if timer is not None:
                 timer.cancel()
+
+    def _wake(self) -> None:
+        """Whoever does not wait will look again before it does."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _settle(self, key: K, task: asyncio.Task[Result | Exception]) -> None:
         now = task.get_loop().time()
@@ -377,7 +395,7 @@ class WorkQueue(Generic[K]):
             again = None if wait is None else now + wait
         del self._tasks[task]
         self._schedule.done(key, now=now, again=again)
-        self._wake.set()
+        self._wake()
         if not self._tasks:
             self._idle.set()
 
