@@ -325,10 +325,10 @@ class App:
                 self.loop.consider(row.node)
 
     def _config_changed(self, _old: ConfigRow | None, _new: ConfigRow | None) -> None:
-        self.loop.looked()
+        self.loop.reconsider()
 
     def _policy_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
-        self.loop.looked()
+        self.loop.reconsider()
 
     def _incident_changed(self, old: KeptIncident | None, new: KeptIncident | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):

@@ -75,7 +75,7 @@ _LATER = 5.0
 """The same where it has been about to happen for a while."""
 
 _SELDOM = 15.0
-"""Seconds between two looks at what runs on a node where nothing is left to do."""
+"""The same where nothing has been left to do for a minute."""
 
 
 class FailoverLoop:
@@ -122,6 +122,9 @@ class FailoverLoop:
         self._waiting_since: dict[str, float] = {}
         self._quiet_since: dict[str, float] = {}
         """When what runs on a node was last read, if nothing was left to do about it."""
+        self._at_rest: set[str] = set()
+        """The dead nodes of which nothing is left that time alone could change. Until something is
+        heard of one, it gets no lap but for a look at what runs there, now and then."""
         self._in_a_storm = asyncio.Lock()
         self._volumes = Volumes(client, guard, times=times, outvoted=teller.detached)
         self._fences = Fences(guard, fences, times=times)
@@ -130,13 +133,19 @@ class FailoverLoop:
     # What everybody does
 
     def looked(self) -> None:
-        """After each look at the leases, and when something changed that concerns every node."""
+        """After each look at the leases."""
         names = self._nodes.names
         if len(self._settled) > len(names):
             self._settled.intersection_update(names)
-        left_alone = self._settled & self._nodes.lively
+        lively = self._nodes.lively
+        left_alone = self._settled & lively
         for name in [each for each in names if each not in left_alone]:
-            self.consider(name)
+            if name in lively or not self._observer.is_lost(name):
+                self.consider(name)
+            elif self.queue is not None and name not in self._at_rest:
+                # It has not been heard of, and so is still where it was; of whatever else may
+                # change that, we are told.
+                self.queue.add(name)
         for gone in self._observer.watched.keys() - set(names):
             self._observer.look(gone)
 
@@ -146,9 +155,15 @@ class FailoverLoop:
             self._settled.add(name)
             return
         self._settled.discard(name)
+        self._at_rest.discard(name)
         self._observer.look(name)
         if self.queue is not None:
             self.queue.add(name)
+
+    def reconsider(self) -> None:
+        """Something changed that concerns every node."""
+        self._at_rest.clear()
+        self.looked()
 
     def deleted(self, uid: str) -> None:
         """An incident is gone from the API. If its case is still open, the next look at its node
@@ -156,6 +171,7 @@ class FailoverLoop:
         for incident in self.incidents.values():
             if incident.row.uid == uid:
                 incident.stale = True
+                self._at_rest.discard(incident.row.spec.node)
 
     # What the leader does
 
@@ -167,6 +183,7 @@ class FailoverLoop:
         self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
         self._laps.clear()
         self._quiet_since.clear()
+        self._at_rest.clear()
         self._teller.begin()
         for name, incident in self.incidents.items():
             why = Why(incident.row.status.code, incident.row.status.sentence)
@@ -191,13 +208,15 @@ class FailoverLoop:
 
     async def _handle(self, term: Term, name: str) -> Result:
         self._settled.discard(name)
+        self._at_rest.discard(name)
         snapshot = self._observer.look(name)
         if snapshot is None:
             return await self._forget(name, term)
         await self._refutations.keep(snapshot.heard, term=term)
         if snapshot.life.state is Life.HEALTHY:
             return await self._welcome(name, snapshot, term)
-        if await self._read_workloads(snapshot):
+        await self._read_workloads(snapshot)
+        if self._observer.has_changed(snapshot):
             snapshot = self._observer.look(name) or snapshot
         decision = self._decide(snapshot)
         self._tell(snapshot, decision)
@@ -209,19 +228,16 @@ class FailoverLoop:
             case Life.LOST | Life.PROVEN | Life.RECOVERED:
                 return await self._fail_over(snapshot, decision, term)
 
-    async def _read_workloads(self, snapshot: Snapshot) -> bool:
-        """What runs on the node, and whether it was read now. Where nothing was left to do it is
-        read less and less often: it hardly changes any more, and whatever is done rests on a look
-        of its own."""
+    async def _read_workloads(self, snapshot: Snapshot) -> None:
+        """What runs on the node. Where nothing was left to do it is read less and less often: it
+        hardly changes any more, and whatever is done rests on a look of its own."""
         name, now = snapshot.facts.name, asyncio.get_running_loop().time()
-        patience = min((now - snapshot.life.since) / 4, _SELDOM)
         watched, quiet = self._observer.watched.get(name), self._quiet_since.get(name)
         is_known = watched is not None and watched.workloads is not None
-        if is_known and quiet is not None and now - quiet < patience:
-            return False
+        if is_known and quiet is not None and now - quiet < _reading_pause(snapshot, now):
+            return
         self._quiet_since.pop(name, None)
         await self._observer.read_workloads(name)
-        return True
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         now = asyncio.get_running_loop().time()
@@ -259,10 +275,13 @@ class FailoverLoop:
             await self._machines.start(name, arrived.due, term=term, told=told)
         if outcome.why is not None:
             self._note(snapshot, moments, outcome.why)
-        snapshot = self._observer.look(name) or snapshot
+        told_of = decision
+        if decision.releases or freed or moments or self._observer.has_changed(snapshot):
+            snapshot = self._observer.look(name) or snapshot
+            told_of = self._decide(snapshot)
         await incident.tell(
             snapshot,
-            self._decide(snapshot),
+            told_of,
             term=term,
             advances=advances,
             moments=moments,
@@ -357,7 +376,21 @@ class FailoverLoop:
         if awaited:
             return Again(self._patience(decision.node))
         self._waiting_since.pop(decision.node, None)
-        return Done()
+        return self._rest(snapshot, decision, incident)
+
+    def _rest(self, snapshot: Snapshot, decision: Decision, incident: OpenIncident) -> Result:
+        """Where everything has come to its end, nothing but what happens can change that: its node
+        is heard of, somebody says something, or something else comes to run there. What is held
+        may be free with the next second, and what is owed too."""
+        name, now = decision.node, asyncio.get_running_loop().time()
+        pause = _reading_pause(snapshot, now)
+        is_over = snapshot.life.state is Life.RECOVERED and not incident.unfinished()
+        owes = self._volumes.owes(name, incident) or self._witnesses.are_awaited(name)
+        if not is_over or owes or decision.releases or decision.rescues or pause < _LATER:
+            return Done()
+        self._at_rest.add(name)
+        self._quiet_since.pop(name, None)
+        return Again(pause)
 
     def _patience(self, node: str) -> float:
         """What was released a moment ago may come up any moment; what has not come up for minutes
@@ -527,8 +560,14 @@ class FailoverLoop:
         self._volumes.forget(name)
         self._fences.forget(name)
         self._witnesses.forget(name)
+        self._at_rest.discard(name)
         for kept in (self.decisions, self._laps, self._waiting_since, self._quiet_since):
             kept.pop(name, None)
+
+
+def _reading_pause(snapshot: Snapshot, now: float) -> float:
+    """Seconds between two looks at what runs on a node where nothing is left to do."""
+    return min((now - snapshot.life.since) / 4, _SELDOM)
 
 
 def _heard_of(snapshot: Snapshot, incident: OpenIncident) -> bool:

@@ -51,6 +51,8 @@ class History:
         self, workloads: Iterable[str], *, within: float, apart_from: Boot
     ) -> dict[str, int]:
         """How often each was moved within so many seconds, other than from one boot."""
+        if not self._moves:
+            return {}
         since = self._wall.now() - timedelta(seconds=within)
         found = {}
         for key in workloads:

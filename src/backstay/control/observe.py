@@ -29,6 +29,7 @@ from backstay.sources.testimony import Source
 from backstay.sources.workloads import assemble, describe, read_pods
 
 _DOWN = (Life.SUSPECT, Life.LOST, Life.PROVEN)
+_LOST = (Life.LOST, Life.PROVEN, Life.RECOVERED)
 
 _NOTHING = Testimony()
 
@@ -130,13 +131,30 @@ class Observer:
         if watched.details is None or watched.details.unread or not uids <= watched.described:
             watched.details = await describe(self._client, pods, opt_in=self.opt_in)
             watched.described = uids
-        watched.workloads = assemble(name, pods, watched.details, opt_in=self.opt_in)
+        found = assemble(name, pods, watched.details, opt_in=self.opt_in)
+        if found != watched.workloads:
+            watched.workloads = found
 
     def look_up_again(self, name: str) -> None:
         """What stands behind the node's pods has changed: we have asked for it."""
         watched = self.watched.get(name)
         if watched is not None:
             watched.details = None
+
+    def has_changed(self, snapshot: Snapshot) -> bool:
+        """Whether the node stands elsewhere by now, or something else runs there, or is known of
+        it, than in a snapshot of before."""
+        watched = self.watched.get(snapshot.facts.name)
+        return (
+            watched is None
+            or watched.life is not snapshot.life
+            or (watched.workloads or ()) is not snapshot.workloads
+        )
+
+    def is_lost(self, name: str) -> bool:
+        """Whether only a sign of life, or another boot, can change where this node stands."""
+        watched = self.watched.get(name)
+        return watched is not None and watched.life.state in _LOST
 
     def is_interesting(self, name: str) -> bool:
         """Whether a look at this node could lead to anything."""
@@ -248,6 +266,8 @@ class Observer:
         return self._nodes.age(now)
 
     def _known_dead(self) -> set[str]:
+        if not len(self._operator.confirmed):
+            return set()
         names = {row.node for row in self._operator.confirmed}
         return {
             name

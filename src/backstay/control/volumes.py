@@ -47,8 +47,7 @@ class Volumes:
     ) -> str:
         """What became of it, in words; empty if there was nothing to do."""
         node = snapshot.facts.name
-        settled = self._settled.setdefault(node, set())
-        owed = [each for each in incident.owed() if each not in settled]
+        owed = self.owes(node, incident)
         if not owed:
             return ""
         now = asyncio.get_running_loop().time()
@@ -57,10 +56,15 @@ class Volumes:
         if not prospect.due:
             return ""
         freed = await self._guard.detach(node, prospect.due, term=term, incident=incident)
-        settled |= freed.settled
+        self._settled.setdefault(node, set()).update(freed.settled)
         self._say_once(node, freed.said, told)
         self._outvoted(freed.outvoted)
         return freed.outcome
+
+    def owes(self, node: str, incident: OpenIncident) -> list[Owed]:
+        """What has not been seen to yet."""
+        settled = self._settled.get(node, ())
+        return [each for each in incident.owed() if each not in settled]
 
     async def left_behind(
         self, snapshot: Snapshot, incident: OpenIncident, *, told: Callable[[Why], None]

@@ -45,6 +45,10 @@ class Witnesses:
             seconds = round(loop.time() - self._awaited.pop(node))
             told(Reason.LinstorIsBack.because(seconds=seconds, node=node))
 
+    def are_awaited(self, node: str) -> bool:
+        """Whether one that was replaced on this node has not spoken since."""
+        return node in self._awaited
+
     def _has_spoken(self, *, since: float) -> bool:
         """A stream that still looks open proves nothing: it may be that of the dead one."""
         now = asyncio.get_running_loop().time()

@@ -8,7 +8,7 @@ The chain is a value: whoever builds a controller hands it in, so that a test ca
 out and see what goes wrong without it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -168,7 +168,8 @@ def examine(
     decides, and the others are what comes next once that is settled."""
     heard = snapshot.heard
     found = proof.proofs(heard, now, times=times)
-    return tuple(_answers(_case(snapshot, heard, workload, found, now, times), chain))
+    case = _case(snapshot, heard, workload, found, now, times)
+    return tuple(Answer(check.__name__, check(case)) for check in chain)
 
 
 def _case(
@@ -194,15 +195,11 @@ def _turn(case: Case) -> tuple[int, str]:
     return (-(own if case.terms.priority is None else case.terms.priority), case.workload.key)
 
 
-def _answers(case: Case, chain: Sequence[Check]) -> Iterator[Answer]:
-    for check in chain:
-        yield Answer(check.__name__, check(case))
-
-
 def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
-    for answer in _answers(case, chain):
-        if answer.objection is not None:
-            action, why = answer.objection.action, answer.objection.why
+    for check in chain:
+        objection = check(case)
+        if objection is not None:
+            action, why = objection.action, objection.why
             return Verdict(case.workload, action, why, detach=case.terms.detach)
     if case.rescue is not None:
         return Verdict(case.workload, _DEEDS[case.rescue.way], case.rescue.why)

@@ -167,6 +167,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def within(self, namespaces: Collection[str]) -> "Policy":
         """The same, without what concerns other namespaces."""
+        if not self.rules and not self.unread:
+            return self
         return msgspec.structs.replace(
             self,
             rules=tuple(rule for rule in self.rules if rule.namespace in namespaces),

@@ -39,6 +39,8 @@ _GAP = 3
 
 _TIMEOUT = 10.0
 
+_OUR_TAINT = f"{TAINT}:"
+
 
 class _LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     renew_time: str | None = None
@@ -120,6 +122,9 @@ class NodeSource:
         self._statuses: dict[str, _Track] = {}
         self._boots: dict[str, str] = {}
         self._lively: set[str] = set()
+        self._known: dict[str, tuple[NodeRow, NodeFacts]] = {}
+        """Facts that were asked for since anything was last seen of their node, and the row that
+        they are of: they are asked for often."""
         self._looked_at: float | None = None
         self._counting_since = 0.0
         self.cache.subscribe(self._node_changed)
@@ -129,7 +134,12 @@ class NodeSource:
     def facts(self, name: str) -> NodeFacts | None:
         """None for a node that the API does not know (any more)."""
         row = self.cache.get(name)
-        return None if row is None else self._facts(row)
+        if row is None:
+            return None
+        known = self._known.get(name)
+        if known is None or known[0] is not row:
+            known = self._known[name] = row, self._facts(row)
+        return known[1]
 
     @property
     def names(self) -> list[str]:
@@ -172,7 +182,7 @@ class NodeSource:
             exempt=row.exempt,
             runtime=row.runtime,
             tainted=row.out_of_service == MANAGER
-            or any(taint.startswith(f"{TAINT}:") for taint in row.taints),
+            or any(taint.startswith(_OUR_TAINT) for taint in row.taints),
         )
 
     # How it comes to be known
@@ -209,6 +219,7 @@ class NodeSource:
         if self._looked_at is not None and started - self._looked_at > _GAP * self._interval:
             self._counting_since = started
         self._looked_at = started
+        self._known.clear()
         leases, window = self._leases, self._window
         for sight in sights:
             track = leases.get(sight.key)
@@ -227,17 +238,20 @@ class NodeSource:
         self._on_look()
 
     def _see_lease(self, sight: LeaseSight, now: float) -> None:
+        self._known.pop(sight.key, None)
         _see(self._leases, sight.key, sight.renewed, sight.version, now)
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         if new is not None:
             self._see_node(new, asyncio.get_running_loop().time())
         elif old is not None:
+            self._known.pop(old.key, None)
             self._heartbeats.pop(old.key, None)
             self._statuses.pop(old.key, None)
             self._boots.pop(old.key, None)
 
     def _see_node(self, row: NodeRow, now: float) -> None:
+        self._known.pop(row.key, None)
         if row.heartbeat:
             _see(self._heartbeats, row.key, row.heartbeat, row.version, now)
         if row.posted:
