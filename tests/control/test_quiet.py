@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backstay import __file__ as package
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.app import build
 from backstay.control.observe import Observer
 from backstay.decide.failover import Snapshot
@@ -95,6 +96,60 @@ def test_a_node_that_was_left_alone_is_looked_at_again_for_each_reason_there_is(
         assert observer.state("n1") is Life.SUSPECT
         assert observer.looks["n4"] > looks["n4"]
         assert observer.looks["n5"] == looks["n5"]
+
+    play(scene)
+
+
+def test_a_dead_node_of_which_nothing_is_left_to_do_is_looked_at_seldom() -> None:
+    async def scene(s: Scene) -> None:
+        await s.boot("n1", "n2", "n3")
+        await s.start_vms("a")
+        await s.arm()
+        made: list[Counting] = []
+        start(s, "backstay-1", made)
+        await asyncio.sleep(10)
+        start(s, "backstay-2", made)
+        await asyncio.sleep(30)
+        leader, standby = made
+        s.cluster.nodes["n1"].kill()
+        await asyncio.sleep(5)
+        await s.confirm_dead("n1")
+        await asyncio.sleep(200)
+        assert leader.state("n1") is Life.RECOVERED
+        looks = [observer.looks["n1"] for observer in made]
+        await asyncio.sleep(600)
+        during = [observer.looks["n1"] - n for observer, n in zip(made, looks, strict=True)]
+        # A lap every 15 s for whoever leads; that Kubernetes writes to its node is heard by both.
+        assert during[0] <= 600 / 15 + 5
+        assert during[1] <= 5
+        s.cluster.nodes["n1"].reboot()
+        await asyncio.sleep(15)
+        assert leader.state("n1") is not Life.RECOVERED
+        assert standby.state("n1") is not Life.LOST
+
+    play(scene)
+
+
+def test_what_changes_for_all_nodes_wakes_one_that_was_at_rest() -> None:
+    async def scene(s: Scene) -> None:
+        await s.boot("n1", "n2", "n3")
+        await s.start_vms("a")
+        await s.arm()
+        made: list[Counting] = []
+        start(s, "backstay-1", made)
+        await asyncio.sleep(40)
+        s.cluster.nodes["n1"].kill()
+        await asyncio.sleep(5)
+        await s.confirm_dead("n1")
+        await asyncio.sleep(200)
+        [observer] = made
+        looks = observer.looks["n1"]
+        await s.until(lambda: observer.looks["n1"] > looks)
+        after_a_lap = observer.looks["n1"]
+        limits = {"spec": {"limits": {"attempts": 2}}}
+        await s.client.merge_patch(CONFIGS, CONFIG_NAME, limits)
+        await asyncio.sleep(0.5)
+        assert observer.looks["n1"] > after_a_lap
 
     play(scene)
 
