@@ -11,7 +11,6 @@ import contextvars
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextvars import Context
-from functools import partial
 from typing import Any, TypeVar
 
 from backstay.seam.errors import ConnectionLost
@@ -66,17 +65,16 @@ class Doorkeeper:
     def accept(self, exchange: Exchange) -> None:
         """Answers the request of an exchange when it arrives."""
         self._under_way[exchange] = None
-        exchange.up.on_news = partial(self._arrived, exchange)
+        exchange.up.on_news = self._arrived
 
     def _arrived(self, exchange: Exchange) -> None:
-        if exchange.up.has_something:
-            exchange.up.on_news = None
-            # Only now, because a task for each request that is on its way would wait for nothing.
-            context = self._context.copy()
-            if self._is_prompt:
-                exchange.loop.call_soon(self._serve_at_once, exchange, context=context)
-            else:
-                self._spawn(exchange, self._serve(exchange), context)
+        exchange.up.on_news = None
+        # Only now, because a task for each request that is on its way would wait for nothing.
+        context = self._context.copy()
+        if self._is_prompt:
+            exchange.loop.call_soon(self._serve_at_once, exchange, context=context)
+        else:
+            self._spawn(exchange, self._serve(exchange), context)
 
     def _spawn(
         self, exchange: Exchange, serving: Coroutine[Any, Any, None], context: Context

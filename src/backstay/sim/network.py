@@ -44,7 +44,7 @@ from backstay.seam.transport import Request, Response, Stream, Transport
 from backstay.sim.doorkeeper import Doorkeeper, lower
 from backstay.sim.fate import ALL_WELL, Attempt, Fate, Fates
 from backstay.sim.lane import LANE, Lane, current_lane
-from backstay.sim.wire import Exchange, Head, Link, Sent, Wires, name_of, true_time
+from backstay.sim.wire import Exchange, Head, Link, Patience, Sent, Wires, name_of, true_time
 
 __all__ = ["Contact", "Link", "Network", "Sent"]
 
@@ -65,8 +65,6 @@ class _Stream:
         self._request = request
         self._ended = isinstance(head, Response)
         self._unread = head.body if isinstance(head, Response) else b""
-        self._deadline = math.inf
-        self._watchdog: asyncio.TimerHandle | None = None
         if self._ended:
             network.had_answer(exchange)
 
@@ -79,50 +77,27 @@ class _Stream:
         return self._head.headers
 
     async def read(self, timeout: float) -> bytes:
-        loop = asyncio.get_running_loop()
-        self._exchange.over_time = False
-        self._deadline = loop.time() + timeout
-        # One timer for many reads, because most end long before they have to.
-        if self._watchdog is None or self._deadline < self._watchdog.when():
-            self._watch(loop)
+        exchange = self._exchange
+        exchange.must_be_heard_by(exchange.loop.time() + timeout)
         try:
-            return await self._next_chunk()
+            while not self._ended:
+                piece = await exchange.down.receive()
+                if piece is None:
+                    self._ended = True
+                    self._network.had_answer(exchange)
+                elif piece:
+                    assert isinstance(piece, bytes)
+                    return piece
         except TimeoutError:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
         finally:
-            self._deadline = math.inf
-
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-        self._watchdog = loop.call_at(self._deadline, self._look_at_the_time)
-
-    def _look_at_the_time(self) -> None:
-        self._watchdog = None
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._deadline:
-            self._exchange.expire()
-        elif self._deadline < math.inf:
-            self._watch(loop)
+            exchange.was_heard()
+        unread, self._unread = self._unread, b""
+        return unread
 
     async def pieces(self, timeout: float) -> list[bytes]:
         chunk = await self.read(timeout)
         return [chunk] if chunk else []
-
-    async def _next_chunk(self) -> bytes:
-        while not self._ended:
-            piece = await self._exchange.down.receive()
-            if isinstance(piece, bytes) and piece:
-                return piece
-            if piece is None:
-                self._ended = True
-                self._network.had_answer(self._exchange)
-        unread, self._unread = self._unread, b""
-        return unread
-
-    def close(self) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
 
 
 class _Transport:
@@ -132,85 +107,73 @@ class _Transport:
         self._network = network
 
     async def request(self, request: Request) -> Response:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        deadline = now + request.timeout
-        exchange = await self._connect(request, now, deadline)
-        # A bare timer, because most of what waits in a simulation are requests.
-        timer = loop.call_at(deadline, exchange.expire)
+        deadline = asyncio.get_running_loop().time() + request.timeout
+        exchange = await self._connect(request, deadline)
         try:
-            answer = await self._ask(request, exchange)
+            answer = await exchange.down.receive()
             if isinstance(answer, Head):
                 answer = await _whole(answer, exchange, request)
-            _check_size(len(answer.body), request)
+            assert isinstance(answer, Response)
+            if len(answer.body) > request.max_body:
+                raise _too_large(request)
             self._network.had_answer(exchange)
         except TimeoutError:
             raise _unanswered(request) from None
         finally:
-            timer.cancel()
             exchange.leave()
-        if answer.headers.get("content-encoding") == "gzip":
-            body = _inflated(answer.body, request)
-            answer = Response(answer.status, answer.headers, body)
+        if "content-encoding" in answer.headers:
+            answer = _decoded(answer, request)
         return answer
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        now = asyncio.get_running_loop().time()
-        deadline = now + request.timeout
-        exchange = await self._connect(request, now, deadline)
+        deadline = asyncio.get_running_loop().time() + request.timeout
+        exchange = await self._connect(request, deadline)
         try:
             try:
-                async with asyncio.timeout_at(deadline):
-                    head = await self._ask(request, exchange)
+                head = await exchange.down.receive()
             except TimeoutError:
                 raise _unanswered(request) from None
-            stream = _Stream(self._network, exchange, head, request)
-            try:
-                yield stream
-            finally:
-                stream.close()
+            exchange.was_heard()
+            assert isinstance(head, Head | Response)
+            yield _Stream(self._network, exchange, head, request)
         finally:
             exchange.leave()
 
-    async def _connect(self, request: Request, now: float, deadline: float) -> Exchange:
-        """A connection on which the request may be sent at this very moment."""
+    async def _connect(self, request: Request, deadline: float) -> Exchange:
+        """A connection on which the request has just been sent."""
         network = self._network
+        loop = asyncio.get_running_loop()
         link = network.link(request.url)
         fate = network.draw_fate(link, request)
-        if request.connect_timeout is not None:
-            deadline = min(deadline, now + request.connect_timeout)
         delay = link.connect_delay + fate.connect_delay
         idle = network.take_idle(link.address)
         if delay or not idle:
+            until = deadline
+            if request.connect_timeout is not None:
+                until = min(until, loop.time() + request.connect_timeout)
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(until):
                     await asyncio.sleep(delay)
                     if not idle:
                         await network.round_trip(link.address)
             except TimeoutError:
                 raise ConnectFailed(f"{link.address} did not accept a connection in time") from None
-            now = asyncio.get_running_loop().time()
         if link.refuse or fate.refuse:
             raise _refused(link)
-        if request.not_after is not None and now > request.not_after:
+        if request.not_after is not None and loop.time() > request.not_after:
             raise TooLate(f"{_named(request)} was not sent: its time had passed")
         exchange = network.accept(link, fate, idle=idle)
         if network.keeps_record:
-            link.sent.append(Sent(now, request))
-        return exchange
-
-    async def _ask(self, request: Request, exchange: Exchange) -> Head | Response:
-        """The answer, or its head if the rest is still to come."""
-        if exchange.fate.lose_request is None:
+            link.sent.append(Sent(loop.time(), request))
+        if fate.lose_request is None:
             inbound = _inbound(request, exchange.up.source)
             exchange.is_reusable = inbound.headers.get("connection") != "close"
             exchange.up.put(inbound)
-        elif exchange.fate.lose_request == "reset":
+        elif fate.lose_request == "reset":
             exchange.cut()
-        answer = await exchange.down.receive()
-        assert isinstance(answer, Head | Response)
-        return answer
+        exchange.must_be_heard_by(deadline)
+        return exchange
 
 
 class _Serve:
@@ -299,6 +262,7 @@ class Network:
         self.contacts: dict[tuple[str, str], Contact] = {}
         """By the names of who called and who was called."""
         self._links: dict[str, Link] = {}
+        self._patience: dict[Lane | None, Patience] = {}
         self._attempts = 0
 
     def link(self, url: str) -> Link:
@@ -331,7 +295,7 @@ class Network:
         """The answer was read to its end, and its connection can be used again, if it may."""
         exchange.finish()
         if exchange.is_reusable:
-            mine = (exchange.caller, exchange.address)
+            mine = (exchange.caller, exchange.link.address)
             self.idle[mine] = self.idle[mine] + 1 if mine in self.idle else 1
 
     def take_idle(self, address: str) -> bool:
@@ -362,7 +326,11 @@ class Network:
         host = self.hosts.get(link.address)
         if listener is None and not (idle and not self.wires.has_power(name_of(host))):
             raise _refused(link)
-        exchange = Exchange(link, self.wires, fate, caller=LANE.get(None), server=host)
+        caller = LANE.get(None)
+        if caller not in self._patience:
+            self._patience[caller] = Patience()
+        patience = self._patience[caller]
+        exchange = Exchange(link, self.wires, fate, caller=caller, server=host, patience=patience)
         if listener is not None:
             listener.accept(exchange)
         return exchange
@@ -374,6 +342,7 @@ class Network:
 
     def left(self, lane: Lane) -> None:
         """The process in this lane is gone. Its machine is not, and closes its connections."""
+        self._patience.pop(lane, None)
         self._forget_listeners(lane)
         self._forget_idle(lambda caller, host: lane in (caller, host))
         for exchange in self._exchanges():
@@ -384,6 +353,7 @@ class Network:
 
     def lost_power(self, lane: Lane) -> None:
         """The process in this lane is gone with its machine. Nobody is left to tell its peers."""
+        self._patience.pop(lane, None)
         self._forget_listeners(lane)
         self._forget_idle(lambda caller, host: lane is caller)
         self.wires.power_off(lane.name)
@@ -416,26 +386,23 @@ async def _whole(head: Head, exchange: Exchange, request: Request) -> Response:
         assert isinstance(piece, bytes)
         chunks.append(piece)
         size += len(piece)
-        _check_size(size, request)
+        if size > request.max_body:
+            raise _too_large(request)
     return Response(head.status, head.headers, b"".join(chunks))
 
 
-def _check_size(size: int, request: Request) -> None:
-    if size > request.max_body:
-        limit = f"{request.max_body} bytes"
-        raise BadAnswer(f"the answer to {_named(request)} has more than {limit}")
-
-
-def _inflated(body: bytes, request: Request) -> bytes:
+def _decoded(answer: Response, request: Request) -> Response:
     """As a real transport hands it on, whoever has asked for it."""
+    if answer.headers["content-encoding"] != "gzip":
+        return answer
     inflating = zlib.decompressobj(wbits=_GZIP)
     try:
-        found = inflating.decompress(body, request.max_body)
+        found = inflating.decompress(answer.body, request.max_body)
     except zlib.error:
         raise BadAnswer(f"the answer to {_named(request)} is not proper gzip") from None
     if not inflating.eof:
         raise BadAnswer(f"the answer to {_named(request)} is too large, or stops in the middle")
-    return found
+    return Response(answer.status, answer.headers, found)
 
 
 class _Place(NamedTuple):
@@ -475,6 +442,11 @@ def _inbound(request: Request, peer: str) -> Inbound:
 
 def _named(request: Request) -> str:
     return f"{request.method} {request.url}"
+
+
+def _too_large(request: Request) -> BadAnswer:
+    limit = f"{request.max_body} bytes"
+    return BadAnswer(f"the answer to {_named(request)} has more than {limit}")
 
 
 def _refused(link: Link) -> Refused:

@@ -13,7 +13,6 @@ the ``Fate`` of a single request.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextvars import Context
 
@@ -52,15 +51,16 @@ class Link:
         self.lose_answer: Loss | None = None
         self.sent: list[Sent] = []
         self.exchanges: dict[Exchange, None] = {}
-        self._silent = False
+        self.is_silent = False
+        """To be read, for every piece that arrives; to change it, set ``silent``."""
 
     @property
     def silent(self) -> bool:
-        return self._silent
+        return self.is_silent
 
     @silent.setter
     def silent(self, silent: bool) -> None:
-        self._silent = silent
+        self.is_silent = silent
         for exchange in self.exchanges:
             exchange.wake()
 
@@ -79,25 +79,26 @@ class Wires:
         self._mute: set[str] = set()
         self._deaf: set[str] = set()
         self._without_power: set[str] = set()
-        self._slow: dict[str, float] = {}
+        self.slow: dict[str, float] = {}
+        """How much longer than others each of these takes."""
+        self.are_whole = True
+        """Whether everybody can reach everybody."""
         self._held: dict[Pipe, None] = {}
         self._news = asyncio.Event()
 
     def slow_down(self, name: str, seconds: float) -> None:
         """All that this process sends, and all that is sent to it, takes so much longer."""
-        self._slow.pop(name, None)
+        self.slow.pop(name, None)
         if seconds:
-            self._slow[name] = seconds
+            self.slow[name] = seconds
 
-    def delay(self, one: str, other: str) -> float:
-        """How long the next piece between these two takes."""
-        delay = self.latency()
-        if self._slow:
-            delay += self._slow.get(one, 0.0) + self._slow.get(other, 0.0)
-        return delay
+    def slowness(self, one: str, other: str) -> float:
+        """How much longer a piece between these two takes."""
+        return self.slow.get(one, 0.0) + self.slow.get(other, 0.0)
 
     def block(self, source: str, target: str) -> None:
         self._blocked.add((source, target))
+        self.are_whole = False
 
     def part(self, some: Iterable[str], others: Iterable[str]) -> None:
         """Nothing passes between the two groups, in neither direction."""
@@ -134,6 +135,7 @@ class Wires:
     def power_off(self, name: str) -> None:
         """Nothing that was not on the wire yet will ever come from there."""
         self._without_power.add(name)
+        self.are_whole = False
         for pipe in [pipe for pipe in self._held if pipe.source == name]:
             del self._held[pipe]
 
@@ -166,6 +168,7 @@ class Wires:
         await self._news.wait()
 
     def _changed(self) -> None:
+        self.are_whole = not (self._blocked or self._mute or self._deaf or self._without_power)
         news, self._news = self._news, asyncio.Event()
         news.set()
         for pipe in [pipe for pipe in self._held if self.are_open(pipe.source, pipe.target)]:
@@ -176,45 +179,43 @@ class Wires:
 class Pipe:
     """One direction of a connection, from ``source`` to ``target``.
 
-    Who waits for news of it does so by ``receive``, or is called by ``on_news``.
+    Who waits for news of it does so by ``receive``, or is called by ``on_news`` when there is
+    something to take.
     """
 
     __slots__ = (
-        "_arrived", "_exchange", "_held", "_last_arrival", "_lost", "_on_end", "_under_way",
-        "_waiting", "drip", "on_news", "source", "target",
+        "_arrived", "_exchange", "_held", "_last_arrival", "_lost", "_reader", "_under_way",
+        "_writer", "drip", "on_end", "on_news", "source", "target",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        exchange: "Exchange",
-        source: str,
-        target: str,
-        *,
-        on_end: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, exchange: "Exchange", source: str, target: str) -> None:
         self.source = source
         self.target = target
         self.drip: tuple[int, float] | None = None
-        self.on_news: Callable[[], None] | None = None
+        self.on_news: Callable[[Exchange], None] | None = None
+        self.on_end: Callable[[], None] | None = None
         self._exchange = exchange
-        self._on_end = on_end
-        self._arrived: deque[object] = deque()
-        self._held: list[tuple[float, tuple[object, ...]]] = []
+        # Never more than a window of them, so that taking the first from a list costs nothing.
+        self._arrived: list[object] = []
+        self._held: list[tuple[float, tuple[object, ...]]] | None = None
         self._last_arrival = 0.0
         self._under_way = 0
         self._lost = False
-        self._waiting: list[asyncio.Future[None]] = []
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
 
-    async def send(self, *pieces: object) -> None:
-        """Returns when they have left. They arrive together."""
+    async def send(self, piece: bytes) -> None:
+        """Returns when it has left."""
         while not self._lost and self._under_way >= _WINDOW:
-            await self._news()
-        self.put(*pieces)
+            self._writer = news = self._exchange.news()
+            await news
+        self.put(piece)
 
     def put(self, *pieces: object) -> None:
-        """The same for what fits into any window, being the first or the last."""
+        """The same for what fits into any window, being the first or the last. They arrive
+        together."""
         if self._lost:
-            raise ConnectionLost(f"the connection to {self._exchange.address} is gone")
+            raise ConnectionLost(f"the connection to {self._exchange.link.address} is gone")
         if self.drip is None:
             self._put(pieces)
         else:
@@ -232,29 +233,27 @@ class Pipe:
         self._lost = True
         self.wake()
 
-    @property
-    def has_something(self) -> bool:
-        """Whether ``receive`` would return or fail at once."""
-        return self._lost or (bool(self._arrived) and not self._exchange.silent)
-
     async def receive(self) -> object:
         """Raises ``TimeoutError`` when the exchange is over its time."""
-        while not (self._lost or (self._arrived and not self._exchange.silent)):
-            await self._news()
+        exchange = self._exchange
+        while not (self._lost or (self._arrived and not exchange.link.is_silent)):
+            self._reader = news = exchange.news()
+            await news
         return self.take()
 
     def take(self) -> object:
         """What is there."""
-        if self._lost or (piece := self._arrived.popleft()) is _END:
+        if self._lost or (piece := self._arrived.pop(0)) is _END:
             self._lost = True
-            raise ConnectionLost(f"the connection to {self._exchange.address} was lost")
+            raise ConnectionLost(f"the connection to {self._exchange.link.address} was lost")
         if type(piece) is bytes:
             self._under_way -= len(piece)
-            self.wake()
+            if self._writer is not None:
+                self.wake()
         return piece
 
     def release(self) -> None:
-        held, self._held = self._held, []
+        held, self._held = self._held or [], None
         now = self._exchange.now()
         for since, pieces in held:
             if now - since > _PATIENCE:
@@ -263,19 +262,28 @@ class Pipe:
                 self._arrive(pieces)
 
     def wake(self) -> None:
-        if self._waiting:
-            for each in self._waiting:
-                if not each.done():
-                    each.set_result(None)
-            self._waiting.clear()
-        if self.on_news is not None:
-            self.on_news()
+        if (reader := self._reader) is not None:
+            self._reader = None
+            if not reader.done():
+                reader.set_result(None)
+        if (writer := self._writer) is not None:
+            self._writer = None
+            if not writer.done():
+                writer.set_result(None)
+        if self.on_news is not None and (
+            self._lost or (self._arrived and not self._exchange.link.is_silent)
+        ):
+            self.on_news(self._exchange)
 
     def _put(self, pieces: tuple[object, ...], later: float = 0.0) -> None:
         exchange = self._exchange
         virtual = exchange.virtual
         now = exchange.loop.time() if virtual is None else virtual.true_time
-        arrival = now + exchange.delay()
+        wires = exchange.wires
+        delay = exchange.link.delay + exchange.fate.delay + wires.latency()
+        if wires.slow:
+            delay += wires.slowness(self.source, self.target)
+        arrival = now + delay
         # A delay that was shortened meanwhile must not let a later piece overtake.
         if arrival < self._last_arrival + later:
             arrival = self._last_arrival + later
@@ -292,23 +300,17 @@ class Pipe:
             exchange.loop.call_at(arrival, self._arrive, pieces, context=Context())
 
     def _arrive(self, pieces: tuple[object, ...]) -> None:
-        exchange = self._exchange
-        wires = exchange.wires
-        if self._held or not wires.are_open(self.source, self.target):
-            self._held.append((exchange.now(), pieces))
+        wires = self._exchange.wires
+        if self._held or not (wires.are_whole or wires.are_open(self.source, self.target)):
+            if self._held is None:
+                self._held = []
+            self._held.append((self._exchange.now(), pieces))
             wires.hold(self)
             return
-        self._arrived.extend(pieces)
-        if pieces[-1] is _END and self._on_end is not None:
-            self._on_end()
+        self._arrived += pieces
+        if pieces[-1] is _END and self.on_end is not None:
+            self.on_end()
         self.wake()
-
-    async def _news(self) -> None:
-        if self._exchange.over_time:
-            raise TimeoutError
-        news: asyncio.Future[None] = self._exchange.loop.create_future()
-        self._waiting.append(news)
-        await news
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -325,13 +327,25 @@ class Exchange:
     ``is_reusable`` says whether its connection may serve another request.
     """
 
+    __slots__ = (
+        "_cut_at", "_patience", "_streaming", "began", "caller", "caller_is_gone", "down", "fate",
+        "is_reusable", "link", "loop", "over_time", "server", "up", "virtual", "wires",
+    )  # fmt: skip
+
     def __init__(
-        self, link: Link, wires: Wires, fate: Fate, *, caller: Lane | None, server: Lane | None
+        self,
+        link: Link,
+        wires: Wires,
+        fate: Fate,
+        *,
+        caller: Lane | None,
+        server: Lane | None,
+        patience: "Patience",
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.virtual = self.loop if isinstance(self.loop, VirtualLoop) else None
         self.began = self.now()
-        self.address = link.address
+        self.link = link
         self.wires = wires
         self.fate = fate
         self.caller = caller
@@ -339,9 +353,10 @@ class Exchange:
         self.caller_is_gone = False
         self.over_time = False
         self.is_reusable = True
-        self._link = link
+        self._patience = patience
         here, there = name_of(caller), name_of(server)
-        self.up = Pipe(self, here, there, on_end=self._caller_left)
+        self.up = Pipe(self, here, there)
+        self.up.on_end = self._caller_left
         self.down = Pipe(self, there, here)
         self.down.drip = fate.drip
         self._streaming: asyncio.Task[object] | None = None
@@ -350,30 +365,40 @@ class Exchange:
             self._cut_at = self.loop.call_later(fate.cut_after, self.cut, context=Context())
         link.exchanges[self] = None
 
-    @property
-    def silent(self) -> bool:
-        return self._link.silent
-
     def now(self) -> float:
         """True time."""
         return self.loop.time() if self.virtual is None else self.virtual.true_time
 
-    def delay(self) -> float:
-        between = self.wires.delay(self.up.source, self.up.target)
-        return self._link.delay + self.fate.delay + between
+    def news(self) -> asyncio.Future[None]:
+        """For one who waits for them."""
+        if self.over_time:
+            raise TimeoutError
+        # Not the loop's own kind, which costs more: nobody puts it into a set.
+        return asyncio.Future(loop=self.loop)
+
+    def must_be_heard_by(self, deadline: float) -> None:
+        """Who waits for news of it beyond this ``loop.time()`` of the caller gets a
+        ``TimeoutError``."""
+        self.over_time = False
+        self._patience.lasts(self, deadline)
+
+    def was_heard(self) -> None:
+        """Nobody waits for it now."""
+        self._patience.is_over(self)
 
     def finish(self) -> None:
         """The answer was read to its end."""
-        self._link.exchanges.pop(self, None)
+        self.was_heard()
+        self.link.exchanges.pop(self, None)
         if self._cut_at is not None:
             self._cut_at.cancel()
 
     def leave(self) -> None:
         """The caller is gone, whether or not it had its answer."""
-        if self not in self._link.exchanges:
+        if self not in self.link.exchanges:
             return
         self.finish()
-        if self._link.silent:
+        if self.link.is_silent:
             # Nobody is there to send it again.
             self.cut()
         else:
@@ -413,6 +438,40 @@ class Exchange:
         self.down.lose()
         if self._streaming is not None:
             self._streaming.cancel()
+
+
+class Patience:
+    """How long one caller waits for which of its exchanges, by its own clock.
+
+    There is one timer for all of them, because nearly all are heard long before they have to be: it
+    looks who still waits, and goes on to the next deadline.
+    """
+
+    __slots__ = ("_deadlines", "_timer")
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Exchange, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def lasts(self, exchange: Exchange, deadline: float) -> None:
+        self._deadlines[exchange] = deadline
+        if self._timer is None:
+            self._timer = exchange.loop.call_at(deadline, self._look, exchange.loop)
+        elif deadline < self._timer.when():
+            self._timer.cancel()
+            self._timer = exchange.loop.call_at(deadline, self._look, exchange.loop)
+
+    def is_over(self, exchange: Exchange) -> None:
+        self._deadlines.pop(exchange, None)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for exchange in [each for each, deadline in self._deadlines.items() if deadline <= now]:
+            del self._deadlines[exchange]
+            exchange.expire()
+        self._timer = None
+        if self._deadlines:
+            self._timer = loop.call_at(min(self._deadlines.values()), self._look, loop)
 
 
 def name_of(lane: Lane | None) -> str:
