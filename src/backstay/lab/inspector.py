@@ -85,14 +85,16 @@ class Inspector:
         subject, at = subject_of(happening), happening.at
         concerned = self._concerned.get(subject) or self._who_is_concerned(subject)
         for rule in concerned.rules:
-            sentence = rule.check(happening, self._witness)
-            if sentence is not None:
-                self.broken.append(Breach(at, rule.name, sentence))
+            found = rule.check(happening, self._witness)
+            if found is not None:
+                self.broken.append(Breach(at, rule.name, found))
         for promise in concerned.promises:
-            self._note(at, promise.look(happening))
-        for each in self._watchful:
-            if at >= each.due:
-                self._note(at, each.look_around(at))
+            for name, sentence in promise.look(happening):
+                self.broken.append(Breach(at, name, sentence))
+        for watchful in self._watchful:
+            if at >= watchful.due:
+                for name, sentence in watchful.look_around(at):
+                    self.broken.append(Breach(at, name, sentence))
         if self._enough is not None and self.broken:
             self._tell_if_enough(self._enough)
         if subject in SECOND_COPIES and (risk := accepted_risk(happening, self._witness)):
@@ -108,9 +110,6 @@ class Inspector:
         )
         self._concerned[subject] = found
         return found
-
-    def _note(self, at: float, unkept: Iterable[tuple[str, str]]) -> None:
-        self.broken += [Breach(at, name, sentence) for name, sentence in unkept]
 
     def _tell_if_enough(self, wanted: Collection[str]) -> None:
         if {breach.invariant for breach in self.broken}.issuperset(wanted):

@@ -38,7 +38,6 @@ from backstay.model.reasons import Reason
 from backstay.record.replay import NotARecording, read_recording, replay
 from backstay.seam.files import Files
 from backstay.settings import Settings
-from backstay.sim.nodes.node import Node
 
 Json = Mapping[str, Any]
 
@@ -61,6 +60,8 @@ _MINUTE = 60.0
 _MOST = 10
 
 _OURS = Settings(identity="")
+_TELLING = frozenset({PODS.label, INCIDENTS.label})
+"""What runs where according to the API, and what incidents tell of it."""
 
 # What can hold a workload although its node is proven dead and we are armed.
 _PASSES = frozenset(
@@ -111,7 +112,7 @@ class Patience:
 
     def __init__(self, witness: Witness, *, factor: float = 1.0) -> None:
         self.about = About(
-            commits=frozenset({LEASES.label, INCIDENTS.label, NODES.label, CONFIRMATIONS.label})
+            commits=frozenset({LEASES.label, NODES.label, CONFIRMATIONS.label}) | _TELLING
         )
         self.due = 0.0
         self._witness = witness
@@ -123,6 +124,10 @@ class Patience:
         self._in_vain: set[str] = set()
         self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
+        self._changes = 0
+        """Of what runs where, and of what is told of it."""
+        self._searched: dict[str, int] = {}
+        """By node: as of which of these changes it is known what is untold."""
 
     def look(self, happening: Happening) -> Iterable[tuple[str, str]]:
         if isinstance(happening, Committed):
@@ -140,6 +145,7 @@ class Patience:
 
     def _notice(self, happening: Committed) -> None:
         commit = happening.commit
+        self._changes += commit.storage in _TELLING
         after, before = commit.after.object, commit.before.object if commit.before else None
         match commit.storage, commit.after.key:
             case LEASES.label, (labels.LEASE_NAMESPACE, node):
@@ -173,6 +179,7 @@ class Patience:
         if self._restored_at != self._witness.restores.last_at:
             # What was told is gone with what the backup did not have: it has to be told anew.
             self._restored_at = self._witness.restores.last_at
+            self._changes += 1
             self._begin_anew(now)
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)
@@ -222,9 +229,9 @@ class Patience:
         return machine is not None and machine.boot_id is not None
 
     def _most_are_well(self, *, but: str) -> bool:
-        names = [s.object["metadata"]["name"] for s in self._witness.store.all(NODES.label)]
+        names = [stored.key[1] for stored in self._witness.store.all(NODES.label)]
         others = [self._witness.node(name) for name in names if name != but]
-        well = [each for each in others if each is not None and _is_well(each)]
+        well = [each for each in others if each is not None and each.condition == "fine"]
         return bool(well) and 2 * len(well) >= len(others)
 
     # What has not been done
@@ -260,6 +267,10 @@ class Patience:
         return marked_by_us or any(each is not None and each.by_us for each in gone)
 
     def _untold(self, node: str) -> Iterator[tuple[str, str, str]]:
+        if self._searched.get(node) == self._changes:
+            # A node can be silent for long, and whoever looks again finds what was told already.
+            return
+        self._searched[node] = self._changes
         records = self._records(node)
         for pod in self._pods(node):
             uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
@@ -369,10 +380,6 @@ def _is_open(incident: Json) -> bool:
 def _boot(node: Json | None) -> str:
     info = ((node or {}).get("status") or {}).get("nodeInfo") or {}
     return str(info.get("bootID", ""))
-
-
-def _is_well(node: Node) -> bool:
-    return node.condition == "fine"
 
 
 def _is_protected_kind(pod: Json) -> bool:

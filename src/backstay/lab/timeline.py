@@ -75,10 +75,12 @@ class Scribe:
             self._truth(happening)
         elif isinstance(happening, Committed):
             self._committed(happening)
-        self._broken()
+        inspector = self._cluster.inspector
+        # It was told before us.
+        if len(inspector.broken) > self._breaches or len(inspector.accepted) > self._risks:
+            self._broken()
 
     def _broken(self) -> None:
-        """The inspector was told before us."""
         broken = self._cluster.inspector.broken
         for breach in broken[self._breaches :]:
             self.tell(breach.at, breach.invariant, f"BROKEN: {breach.sentence}")

@@ -60,6 +60,10 @@ _LAUNCHER = "virt-launcher-"
 _SLACK = 10.0
 """Seconds by which one of ours may be behind with what it has seen."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_REMEMBERED = frozenset(
+    each.label for each in (CONFIGS, LEASES, NODES, INCIDENTS, CONFIRMATIONS, PODS)
+)
+"""The kinds of which something is kept in mind."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -118,6 +122,12 @@ class Witness:
     ``renewal`` is how often a kubelet renews its lease, in seconds, and ``hold`` for how long one
     of ours may act after a renewal; ``knocks`` knows what they met at the ports of nodes."""
 
+    store: Store
+    """From ``front`` on."""
+    truth: Truth
+    """From ``attend`` on."""
+    _now: Callable[[], float]
+
     def __init__(
         self, *, is_ours: Callable[[str], bool], renewal: float, hold: float, knocks: Knocks
     ) -> None:
@@ -128,7 +138,7 @@ class Witness:
         self._knocks = knocks
         self.times = Times().scaled(knocks.factor)
         self._asking: Asked | None = None
-        self._told: list[Callable[[Happening], None]] = []
+        self._told: tuple[Callable[[Happening], None], ...] = ()
         self._cluster: EmbeddedCluster | None = None
         self._api: ApiServer | None = None
         self._looks: dict[tuple[str, str, Key], list[Look]] = {}
@@ -152,19 +162,27 @@ class Witness:
     def front(self, api: ApiServer) -> Handler:
         """What ``EmbeddedCluster`` takes as its front."""
         self._api = api
+        self.store = api.store
+        self._now = asyncio.get_running_loop().time
         api.store.follow(None, self._hear)
         return self.handle
 
     def attend(self, cluster: EmbeddedCluster) -> None:
         """Called with the cluster as soon as there is one."""
         self._cluster = cluster
+        self.truth = cluster.truth
         cluster.truth.follow(self._see)
 
     def watch(self, told: Callable[[Happening], None]) -> Callable[[], None]:
         """It is called when what happened is already true, except for what is only asked; returns
         how to end that."""
-        self._told.append(told)
-        return lambda: self._told.remove(told)
+        self._told = (*self._told, told)
+
+        def release() -> None:
+            # By what it equals: a method is another object each time that somebody asks for it.
+            self._told = tuple(each for each in self._told if each != told)
+
+        return release
 
     @prompt
     async def handle(self, inbound: Inbound) -> Answer:
@@ -174,13 +192,13 @@ class Witness:
         self.calls += ours
         target = self._target(inbound) if ours else None
         if target is None:
-            if ours and (asked := _of_kubevirt(inbound, user)) is not None:
+            if ours and (asked := _of_kubevirt(inbound, user, self._now())) is not None:
                 self._tell(asked)
             return await self._api.handle(inbound)
         if inbound.method not in _CHANGES:
             self._note_look(user, target, inbound)
             return await self._api.handle(inbound)
-        now, sent = _now(), left_at()
+        now, sent = self._now(), left_at()
         asked = Asked(
             now, now if sent is None else sent, user, inbound.method, target.info.storage,
             target.key, target.subresource, _body(inbound),
@@ -194,16 +212,6 @@ class Witness:
             self._asking = None
 
     # What is true
-
-    @property
-    def store(self) -> Store:
-        assert self._api is not None
-        return self._api.store
-
-    @property
-    def truth(self) -> Truth:
-        assert self._cluster is not None
-        return self._cluster.truth
 
     def wall_now(self) -> datetime:
         assert self._cluster is not None
@@ -229,9 +237,9 @@ class Witness:
         """The API was restored from a backup; its version was ``before``. Versions count on here:
         what is seen now is later than what was seen then."""
         self._shift += before - self.store.version
-        self.restores.happened(_now(), stamp=self._armed_stamp())
-        self.terms.forget(_now())
-        self._given_at = dict.fromkeys(self._given_at, _now())
+        self.restores.happened(self._now(), stamp=self._armed_stamp())
+        self.terms.forget(self._now())
+        self._given_at = dict.fromkeys(self._given_at, self._now())
         for pod in self.store.all(PODS.label):
             meta = pod.object["metadata"]
             self._removed.pop(meta["uid"], None)
@@ -456,15 +464,15 @@ class Witness:
 
     def _note_look(self, user: str, target: Target, inbound: Inbound) -> None:
         # A list from a cache, or one that names no object, is nothing to act on.
-        query, storage = Query(inbound.query), target.info.storage
-        if query.flag("watch"):
-            return
+        storage = target.info.storage
         if target.name:
-            seen = self.store.get(storage, target.key)
-            looks = self._looks.setdefault((user, storage, target.key), [])
-            looks.append(Look(_now(), self._version, seen))
-        elif storage == CONFIGS.label and query.version() is None:
-            self.restores.looked(user, _now(), self.store.version)
+            key = target.key
+            look = Look(self._now(), self._version, self.store.get(storage, key))
+            self._looks.setdefault((user, storage, key), []).append(look)
+        elif storage == CONFIGS.label:
+            query = Query(inbound.query)
+            if not query.flag("watch") and query.version() is None:
+                self.restores.looked(user, self._now(), self.store.version)
 
     @property
     def _version(self) -> int:
@@ -481,14 +489,15 @@ class Witness:
 
     def _hear(self, commit: Commit) -> None:
         asked = self._asking
-        same = asked is not None and (asked.storage, asked.key) == (
-            commit.storage, commit.after.key,
-        )  # fmt: skip
-        # Something new has no name yet when it is asked for.
-        created = asked is not None and not asked.key[1] and asked.storage == commit.storage
-        by = asked if same or created else None
-        self._remember(commit, by)
-        self._tell(Committed(_now(), commit, by))
+        if asked is not None and (
+            asked.storage != commit.storage
+            # Something new has no name yet when it is asked for.
+            or (asked.key[1] and asked.key != commit.after.key)
+        ):
+            asked = None
+        if commit.storage in _REMEMBERED:
+            self._remember(commit, asked)
+        self._tell(Committed(self._now(), commit, asked))
 
     def _remember(self, commit: Commit, by: Asked | None) -> None:
         meta, version = commit.after.object["metadata"], commit.version + self._shift
@@ -501,14 +510,14 @@ class Witness:
                 self._remember_service(commit, version, by)
                 if commit.before is not None and _beat(commit.before) != _beat(commit.after):
                     self._lives.setdefault(commit.after.key[1], []).append(version)
-                    beat = Look(_now(), version, commit.after)
+                    beat = Look(self._now(), version, commit.after)
                     self._beats.setdefault(commit.after.key[1], []).append(beat)
             case INCIDENTS.label if by is not None:
-                self.terms.told(by.user, meta["name"], commit.after.object, now=_now())
+                self.terms.told(by.user, meta["name"], commit.after.object, now=self._now())
             case CONFIRMATIONS.label:
                 known = self._withdrawn if commit.deleted else self._confirmed
                 known.setdefault(meta["uid"], version)
-                self._given_at.setdefault(meta["uid"], _now())
+                self._given_at.setdefault(meta["uid"], self._now())
             case PODS.label if commit.deleted:
                 self._remember_removal(commit, by)
             case PODS.label if meta.get("deletionTimestamp"):
@@ -531,9 +540,9 @@ class Witness:
         version = commit.version + self._shift
         if namespace == LEASE_NAMESPACE and _renewed(commit):
             self._lives.setdefault(name, []).append(version)
-            self._renewed.setdefault(name, []).append(Look(_now(), version, commit.after))
+            self._renewed.setdefault(name, []).append(Look(self._now(), version, commit.after))
         elif commit.after.key == OUR_LEASE and by is not None and not commit.deleted:
-            self.terms.led(by.user, commit.after.object, sent=by.sent, now=_now())
+            self.terms.led(by.user, commit.after.object, sent=by.sent, now=self._now())
 
     def _remember_removal(self, commit: Commit, by: Asked | None) -> None:
         pod = commit.after.object
@@ -543,7 +552,7 @@ class Witness:
         self._removed[uid] = Removed(by is not None, vouched, runs)
 
     def _tell(self, happening: Happening) -> None:
-        for told in tuple(self._told):
+        for told in self._told:
             told(happening)
 
 
@@ -558,11 +567,11 @@ def _owns_taints(entry: Json) -> bool:
     return "f:taints" in (entry.get("fieldsV1") or {}).get("f:spec", {})
 
 
-def _of_kubevirt(inbound: Inbound, user: str) -> Asked | None:
+def _of_kubevirt(inbound: Inbound, user: str, now: float) -> Asked | None:
     """What virt-api is asked to do with a VM, which is no object of the API's own."""
     match inbound.path.strip("/").split("/"):
         case ["apis", "subresources.kubevirt.io", _, "namespaces", namespace, plural, name, verb]:
-            now, sent = _now(), left_at()
+            sent = left_at()
             return Asked(
                 now, now if sent is None else sent, user, inbound.method,
                 f"{plural}.kubevirt.io", (namespace, name), verb, _body(inbound),
@@ -597,10 +606,6 @@ def _writes_to_host(pod: Json) -> bool:
     }
     volumes = spec.get("volumes") or ()
     return any("hostPath" in volume and volume["name"] in written for volume in volumes)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _body(inbound: Inbound) -> Json:
