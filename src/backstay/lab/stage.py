@@ -30,6 +30,7 @@ from backstay.lab.witness import workload_in
 from backstay.model.labels import ARMED, EXEMPT
 from backstay.model.policy import Mode
 from backstay.settings import Settings
+from backstay.sim.api.store import Stored
 from backstay.sim.cluster.claims import LOCAL, storage_class
 from backstay.sim.cluster.embedded import anywhere
 from backstay.sim.kubevirt import VirtController, virtual_machine
@@ -220,15 +221,19 @@ class Stage:
 
     async def _running(self, names: Iterable[str]) -> None:
         """Until they run, and the API knows it."""
-        await self.cluster.until(lambda: set(names) <= self._known_to_run())
+        missing = set(names)
 
-    def _known_to_run(self) -> set[str]:
-        pods = (stored.object for stored in self.cluster.store.all(PODS.label))
-        return {
-            self.workload(pod)
-            for pod in pods
-            if (pod.get("status") or {}).get("phase") == "Running"
-        }
+        def note(pod: Stored) -> None:
+            if (pod.object.get("status") or {}).get("phase") == "Running":
+                missing.discard(self.workload(pod.object))
+
+        release = self.cluster.store.follow(PODS.label, lambda commit: note(commit.after))
+        try:
+            for pod in self.cluster.store.all(PODS.label):
+                note(pod)
+            await self.cluster.until(lambda: not missing)
+        finally:
+            release()
 
     def workload(self, pod: Any) -> str:
         """What the scenario calls it."""

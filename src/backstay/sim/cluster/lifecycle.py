@@ -61,13 +61,15 @@ class Disruption(enum.Enum):
     FULL = "full"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Health:
-    """What was last seen to change, and when."""
+    """What was last seen to change, and when. ``sound`` is the node as it was when nothing had to
+    be done about it: as long as it is that very object, nothing but its lease tells of its life."""
 
     uid: str
     signs: tuple[Any, ...]
     at: float
+    sound: Object | None = None
 
 
 class NodeLifecycle(Controller[Look | str]):
@@ -111,30 +113,48 @@ class NodeLifecycle(Controller[Look | str]):
     # Health
 
     def _look_at_all(self) -> None:
-        nodes = list(self._desk.all(NODES))
-        for name in self._health.keys() - {node["metadata"]["name"] for node in nodes}:
+        now = asyncio.get_running_loop().time()
+        nodes = {stored.key[1]: stored.object for stored in self.store.all(NODES)}
+        for name in self._health.keys() - nodes.keys():
             del self._health[name]
             self._free(name)
-        for node in nodes:
-            was_ready = is_ready(node)
-            node = self._checked(node)
-            if was_ready and not is_ready(node):
-                self._mark_pods_not_ready(node["metadata"]["name"])
-            self._queue_taint(node)
-        self._judge_disruption(nodes)
+        silent = 0
+        for name, node in nodes.items():
+            renewal = self._renewal(name)
+            if not self._is_sound_still(name, node, renewal, now):
+                silent += not self._looks_ready(node, renewal, now)
+        self._judge_disruption(list(nodes), silent)
         if self._to_taint:
             self.add_after(Look.TAINTS, self._timers.taint_pass)
 
-    def _checked(self, node: Object) -> Object:
+    def _renewal(self, name: str) -> Any:
+        lease = self.store.get(LEASES, (_LEASE_NAMESPACE, name))
+        return None if lease is None else (lease.object.get("spec") or {}).get("renewTime")
+
+    def _is_sound_still(self, name: str, node: Object, renewal: Any, now: float) -> bool:
+        known = self._health.get(name)
+        if known is None or known.sound is not node:
+            return False
+        if known.signs[2] != renewal:
+            known.signs, known.at = (*known.signs[:2], renewal), now
+        return now - known.at <= self._timers.monitor_grace
+
+    def _looks_ready(self, node: Object, renewal: Any, now: float) -> bool:
+        """After all has been done about it that is due."""
+        name, was_ready = node["metadata"]["name"], is_ready(node)
+        node = self._checked(node, renewal, now)
+        ready = is_ready(node)
+        if was_ready and not ready:
+            self._mark_pods_not_ready(name)
+        self._queue_taint(node)
+        self._health[name].sound = node if ready else None
+        return ready
+
+    def _checked(self, node: Object, renewal: Any, now: float) -> Object:
         """The node as it is after it was looked at."""
-        name, now = node["metadata"]["name"], asyncio.get_running_loop().time()
+        name = node["metadata"]["name"]
         ready = condition(node, "Ready")
-        lease = self._desk.get(LEASES, name, _LEASE_NAMESPACE) or {}
-        signs = (
-            ready.get("lastHeartbeatTime"),
-            ready.get("status"),
-            (lease.get("spec") or {}).get("renewTime"),
-        )
+        signs = (ready.get("lastHeartbeatTime"), ready.get("status"), renewal)
         known = self._health.get(name)
         uid = node["metadata"]["uid"]
         if known is None or (known.uid, known.signs) != (uid, signs):
@@ -243,25 +263,20 @@ class NodeLifecycle(Controller[Look | str]):
 
     # When many are silent at once
 
-    def _judge_disruption(self, nodes: list[Object]) -> None:
-        current = [self._desk.get(NODES, node["metadata"]["name"]) for node in nodes]
-        silent = sum(node is not None and not is_ready(node) for node in current)
+    def _judge_disruption(self, nodes: list[str], silent: int) -> None:
         verdict = _verdict(silent, len(nodes))
         before, self._disruption = self._disruption, verdict
         if verdict is before:
             return
         if verdict is Disruption.FULL:
-            for node in current:
-                if node is not None:
-                    self._swap(
-                        node["metadata"]["name"], taints.NO_EXECUTE, add=[], remove=list(_BOTH)
-                    )
-                    self._free(node["metadata"]["name"])
+            for name in nodes:
+                self._swap(name, taints.NO_EXECUTE, add=[], remove=list(_BOTH))
+                self._free(name)
         elif before is Disruption.FULL:
             # Nothing was heard of them, but perhaps only because we could not hear.
             now = asyncio.get_running_loop().time()
-            for name, health in self._health.items():
-                self._health[name] = _Health(health.uid, health.signs, now)
+            for health in self._health.values():
+                health.at = now
         interval = self._interval(verdict, len(nodes))
         self._bucket = TokenBucket(1 / interval, 1) if math.isfinite(interval) else None
 

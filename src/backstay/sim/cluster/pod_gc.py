@@ -63,8 +63,13 @@ class PodGc(Controller[None]):
         self._missed_since = {
             name: since for name, since in self._missed_since.items() if name not in nodes
         }
-        pods = list(self._desk.all(PODS))
-        doomed = [(pod, condition) for pod in pods for condition in self._verdict(pod, nodes)]
+        serving = {name for name, node in nodes.items() if not _is_abandoned(node)}
+        doomed = [
+            (pod, condition)
+            for pod in self._desk.all(PODS)
+            if pod["spec"].get("nodeName") not in serving
+            for condition in self._verdict(pod, nodes)
+        ]
         # All are marked before the first is deleted; one that is gone meanwhile is no loss.
         for pod, condition in doomed:
             with contextlib.suppress(Refusal):
@@ -74,15 +79,14 @@ class PodGc(Controller[None]):
                 self._desk.delete(PODS, key_of(pod), uid=pod["metadata"]["uid"], grace=0)
 
     def _verdict(self, pod: Object, nodes: dict[str, Object]) -> list[Json | None]:
-        """Empty for a pod that stays; else the condition that tells why it goes, if any does."""
+        """Of a pod whose node does not serve: empty if it stays; else the condition that tells why
+        it goes, if any does."""
         name = pod["spec"].get("nodeName")
         if not name:
             return [None] if is_deleting(pod) else []
-        node = nodes.get(name)
-        if node is None:
+        if name not in nodes:
             return [_ORPHANED] if self._is_orphaned(name) else []
-        abandoned = not is_ready(node) and taints.has(taints_of(node), taints.OUT_OF_SERVICE)
-        return [None] if abandoned and is_deleting(pod) else []
+        return [None] if is_deleting(pod) else []
 
     def _is_orphaned(self, node: str) -> bool:
         now = asyncio.get_running_loop().time()
@@ -99,3 +103,7 @@ class PodGc(Controller[None]):
             return {**obj, "status": {**obj["status"], "phase": "Failed"}}
 
         self._desk.change(PODS, key_of(pod), failed, status=True)
+
+
+def _is_abandoned(node: Json) -> bool:
+    return not is_ready(node) and taints.has(taints_of(node), taints.OUT_OF_SERVICE)

@@ -17,11 +17,10 @@ for the real one; it outlives the program.
 """
 
 import asyncio
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import msgspec
 
-from backstay.kube.cache import Cache
 from backstay.kube.errors import KubeError, NotFound
 from backstay.kube.projection import Projection
 from backstay.kube.reflector import Reflector
@@ -54,6 +53,7 @@ from backstay.sim.kubevirt.objects import (
 )
 from backstay.sim.kubevirt.transfer import Copying, Transfers, launcher_on
 from backstay.sim.nodes.agents import AgentContext
+from backstay.sim.nodes.telling_cache import TellingCache
 from backstay.sim.nodes.wire import Pod
 
 _BEAT = 60.0
@@ -70,23 +70,14 @@ class _Instance(msgspec.Struct, frozen=True):
     body: Json
 
 
+_Instances: TypeAlias = TellingCache[_Instance]
+
+
 def _instance(body: Json) -> _Instance:
     meta = body["metadata"]
     return _Instance(
         f"{meta['namespace']}/{meta['name']}", meta["uid"], meta["resourceVersion"], body
     )
-
-
-class _Instances(Cache[_Instance]):
-    """Rings for everything that it hears."""
-
-    def __init__(self, bell: asyncio.Event) -> None:
-        super().__init__()
-        self._bell = bell
-
-    def heard(self, now: float, version: str = "") -> None:
-        super().heard(now, version)
-        self._bell.set()
 
 
 class VirtHandler:
@@ -99,7 +90,8 @@ class VirtHandler:
     async def __call__(self, context: AgentContext) -> None:
         context.runtime.start_idle(_starts_idle)
         bell = asyncio.Event()
-        here, coming = _Instances(bell), _Instances(bell)
+        here: _Instances = TellingCache(bell)
+        coming: _Instances = TellingCache(bell)
         async with Tasks(f"{context.node}/virt-handler") as tasks:
             for label, rows in ((NODE_NAME, here), (TARGET_NODE, coming)):
                 reflector = Reflector(

@@ -35,23 +35,12 @@ from backstay.sim.nodes.nodestatus import (
     node_status,
 )
 from backstay.sim.nodes.runtime import Mount, Runtime
+from backstay.sim.nodes.telling_cache import TellingCache
 from backstay.sim.nodes.volumes import attached, resolve
 from backstay.sim.nodes.wire import Json, OwnNode, Pod, node_projection, pod_projection
 
 _RETRY = 0.5
 _JITTER = 0.04
-
-
-class _Pods(Cache[Pod]):
-    """Also says that there is news when there are no pods at all."""
-
-    def __init__(self, wake: asyncio.Event) -> None:
-        super().__init__()
-        self._wake = wake
-
-    def heard(self, now: float, version: str = "") -> None:
-        super().heard(now, version)
-        self._wake.set()
 
 
 @prompt
@@ -90,7 +79,7 @@ class KubeletProgram:
             has_plugin=network is not None,
             is_stuck=self._is_stuck,
         )
-        self._pods = _Pods(self._wake)
+        self._pods: TellingCache[Pod] = TellingCache(self._wake)
         self._pods.subscribe(self._pod_changed)
         self._own_node: Cache[OwnNode] = Cache()
         self._preparing: set[str] = set()
@@ -176,7 +165,6 @@ class KubeletProgram:
             self._kubelet.lost(old.uid, now)
         if new is not None:
             self._kubelet.saw(new, now)
-        self._wake.set()
 
     async def _prepare(self, client: KubeClient, pod: Pod) -> None:
         """Waits for the volumes of a pod and then for its network, for as long as it needs them."""
@@ -264,17 +252,16 @@ class KubeletProgram:
 
     async def _post_status(self, client: KubeClient) -> None:
         """Registers the node, and later writes only what is new, or every few minutes."""
-        name, boot, now = self._identity.name, self._runtime.boot or "", self._wall.now()
+        name, boot, loop = self._identity.name, self._runtime.boot or "", asyncio.get_running_loop()
         if self._reported_at is None:
+            made = node_object(self._identity, boot=boot, now=self._wall.now())
             with contextlib.suppress(AlreadyExists):
-                await client.create(NODES, node_object(self._identity, boot=boot, now=now))
-        current = await self._status(client)
-        wanted = node_status(
-            self._identity, current, boot=boot, now=now, in_use=self._kubelet.in_use
-        )
-        loop = asyncio.get_running_loop()
+                await client.create(NODES, made)
+        current, in_use = await self._status(client), self._kubelet.in_use
         expired = self._reported_at is None or loop.time() - self._reported_at > self._pace.report
-        if expired or node_differs(wanted, current):
+        if expired or node_differs(current, boot=boot, in_use=in_use):
+            now = self._wall.now()
+            wanted = node_status(self._identity, current, boot=boot, now=now, in_use=in_use)
             await client.strategic_patch(NODES, name, {"status": wanted}, subresource="status")
             self._reported_at = loop.time()
 

@@ -95,21 +95,19 @@ def node_status(
     return status
 
 
-def node_differs(wanted: Json, current: Json) -> bool:
+def node_differs(current: Json, *, boot: str, in_use: Sequence[str]) -> bool:
     """Whether there is more to say than that the node still lives; its Lease says that."""
+    said = {each["type"]: each["status"] for each in current.get("conditions") or ()}
     return (
-        _verdicts(wanted) != {k: v for k, v in _verdicts(current).items() if k in _CONDITIONS}
-        or wanted["nodeInfo"]["bootID"] != current.get("nodeInfo", {}).get("bootID")
-        or (wanted.get("volumesInUse") or []) != (current.get("volumesInUse") or [])
-    )  # fmt: skip
-
-
-def _verdicts(status: Json) -> dict[str, str]:
-    return {each["type"]: each["status"] for each in status.get("conditions") or ()}
+        any(said.get(kind) != status for kind, (status, _) in _CONDITIONS.items())
+        or boot != current.get("nodeInfo", {}).get("bootID")
+        or list(in_use) != (current.get("volumesInUse") or [])
+    )
 
 
 def _conditions(current: Json, *, now: datetime) -> list[Json]:
     had = {each["type"]: each for each in current.get("conditions") or ()}
+    moment = stamp(now)
     conditions = []
     for kind, (status, reason) in _CONDITIONS.items():
         before = had.get(kind, {})
@@ -120,8 +118,8 @@ def _conditions(current: Json, *, now: datetime) -> list[Json]:
                 "status": status,
                 "reason": reason,
                 "message": "",
-                "lastHeartbeatTime": stamp(now),
-                "lastTransitionTime": since or stamp(now),
+                "lastHeartbeatTime": moment,
+                "lastTransitionTime": since or moment,
             }
         )
     return conditions
