@@ -88,6 +88,7 @@ def test_a_death_that_is_proven_needs_no_fence() -> None:
     "workload",
     [
         {"volumes": ()},
+        {"volumes": (msgspec.structs.replace(DISK, plugged=True),)},
         {"also_writes": ("hostPath /data",)},
         {"volumes": (DISK, msgspec.structs.replace(DISK, claim="more", driver="nfs"))},
         {"volumes": (msgspec.structs.replace(DISK, pv=""),)},

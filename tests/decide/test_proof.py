@@ -378,6 +378,7 @@ def test_a_guest_whose_every_volume_is_fenced_may_go() -> None:
         ({"volumes": (SHARED, replace(SHARED, claim="b", pv="pv-b"))}, "volume b is not covered"),
         ({"volumes": (replace(SHARED, pv=""),)}, "volume root is not covered"),
         ({"volumes": ()}, "no volumes of which that could be said"),
+        ({"volumes": (replace(SHARED, plugged=True),)}, "it was started without volumes"),
         ({"also_writes": ("hostPath /data",)}, "also writes to hostPath /data"),
     ],
 )
@@ -385,6 +386,11 @@ def test_what_is_not_fenced_is_named(workload: dict[str, Any], because: str) -> 
     held = verdict(fenced(fence("pv"), workload=workload))
     assert held.why.code == "ProofMissing"
     assert because in held.why.sentence
+
+
+def test_a_plugged_disk_that_is_fenced_too_is_no_hindrance() -> None:
+    both = {"volumes": (SHARED, replace(SHARED, claim="b", pv="pv-b", plugged=True))}
+    assert verdict(fenced(fence("pv", "pv-b"), workload=both)).action is Action.RELEASE
 
 
 def test_several_fences_add_up() -> None:

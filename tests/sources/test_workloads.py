@@ -68,7 +68,10 @@ def test_a_launcher_and_its_plugged_volumes_are_one_virtual_machine() -> None:
         PodRef("shop", "virt-launcher-web-x7k2p", "uid-virt-launcher-web-x7k2p", "7"),
         PodRef("shop", "hp-volume-abcde", "uid-hp-volume-abcde", "7", graceless=True),
     )
-    assert [each.claim for each in workload.volumes] == ["root", "logs"]
+    assert [(each.claim, each.plugged) for each in workload.volumes] == [
+        ("root", False),
+        ("logs", True),
+    ]
 
 
 def test_a_plugged_volume_does_not_pin_the_guest_to_the_node_that_it_was_plugged_in_on() -> None:

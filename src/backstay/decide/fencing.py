@@ -186,7 +186,7 @@ def _orders(snapshot: Snapshot, decision: Decision, fencing: Fencing) -> tuple[F
 
 def _fences_suffice(workload: Workload, snapshot: Snapshot) -> bool:
     singleton = terms_of(workload, snapshot.policy).singleton
-    return bool(workload.volumes) and not workload.also_writes and not singleton
+    return workload.began_with_volumes and not workload.also_writes and not singleton
 
 
 def _order(volume: Volume, snapshot: Snapshot, fencing: Fencing) -> FenceOrder | None:

@@ -426,6 +426,9 @@ def _open_to_writes(evidence: Evidence, workload: Workload, terms: Terms) -> str
         return f"it also writes to {workload.also_writes[0]}, which is not covered"
     if not workload.volumes:
         return "it has no volumes of which that could be said"
+    if not workload.began_with_volumes:
+        # One that is plugged in once its node is cut off never gets there.
+        return "it was started without volumes, and runs on without those that were plugged in"
     open_ones = [volume for volume in workload.volumes if volume.pv not in evidence.volumes]
     return f"its volume {open_ones[0].claim} is not covered" if open_ones else None
 

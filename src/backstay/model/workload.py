@@ -53,6 +53,8 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
     """What its driver calls it."""
     exported: bool = False
     """Its driver serves it over NFS: whoever writes to the disk is not the node that mounts it."""
+    plugged: bool = False
+    """The guest was started without it. Whether it has been given it since is not known."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +110,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def marked(self) -> bool:
         return all(pod.marked for pod in self.pods)
+
+    @property
+    def began_with_volumes(self) -> bool:
+        return any(not volume.plugged for volume in self.volumes)
 
     def __str__(self) -> str:
         return spoken(self.key)

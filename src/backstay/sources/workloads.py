@@ -308,7 +308,10 @@ def _workload(
         node=node,
         uid=first.uid,
         pods=tuple(map(_reference, pods)),
-        volumes=tuple(_volume(node, beside(first.key, claim), details) for claim in mounted),
+        volumes=tuple(
+            _volume(node, beside(first.key, claim), details, plugged=claim not in first.claims)
+            for claim in mounted
+        ),
         also_writes=tuple(dict.fromkeys(other for pod in pods for other in pod.others)),
         label=said.protect,
         labelled_by=said.by,
@@ -326,12 +329,12 @@ def _reference(pod: HeldPod) -> PodRef:
     )  # fmt: skip
 
 
-def _volume(node: str, key: str, details: Details) -> Volume:
+def _volume(node: str, key: str, details: Details, *, plugged: bool) -> Volume:
     """As much as is known: a claim that was not found, or is not bound, has a name only."""
     name = key.rpartition("/")[2]
     claim = details.claims.get(key)
     if claim is None:
-        return Volume(claim=name)
+        return Volume(claim=name, plugged=plugged)
     volume = details.volumes.get(claim.volume)
     bound = volume is not None and (
         volume.local or any(binding.names(node) for binding in volume.bindings)
@@ -347,6 +350,7 @@ def _volume(node: str, key: str, details: Details) -> Volume:
         secret=volume.secret if volume else "",
         handle=volume.handle if volume else "",
         exported=volume is not None and volume.exported,
+        plugged=plugged,
     )
 
 
