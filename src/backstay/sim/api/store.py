@@ -10,8 +10,8 @@
   let go of anything itself.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ from backstay.sim.lane import Lane, current_lane
 
 HISTORY = 10_000
 
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
@@ -41,36 +41,40 @@ class Stored:
     """An object as of one version, without its ``kind`` and ``apiVersion``: those belong to the
     version of the API in which somebody asks for it. Encoded once, however many ask."""
 
-    __slots__ = ("_encoded", "key", "object", "version")
+    __slots__ = ("_encoded", "_item", "key", "object", "version")
 
     def __init__(self, key: Key, obj: Object, version: int) -> None:
         self.key = key
         self.object = obj
         self.version = version
-        self._encoded: dict[tuple[bytes, bytes], bytes] = {}
+        self._item: bytes | None = None
+        self._encoded: dict[bytes | tuple[bytes, bytes], bytes] = {}
 
     @property
     def item(self) -> bytes:
         """As the items of a list have it."""
-        return self._made(b"", b"")
+        made = self._item
+        if made is None:
+            made = self._item = _encode(self.object)
+        return made
+
+    @staticmethod
+    def items(found: "Iterable[Stored]") -> bytes:
+        """As a list has them all. Most were encoded when they were listed the last time."""
+        return b",".join([stored._item or stored.item for stored in found])
 
     def encoded(self, head: bytes) -> bytes:
         """As an answer; ``head`` is the beginning, with kind and apiVersion."""
-        return self._made(head, b"")
+        made = self._encoded.get(head)
+        if made is None:
+            made = self._encoded[head] = head + self.item[1:]
+        return made
 
     def line(self, head: bytes, event: bytes) -> bytes:
         """As a line of a watch."""
-        return self._made(head, event)
-
-    def _made(self, head: bytes, event: bytes) -> bytes:
         made = self._encoded.get((head, event))
         if made is None:
-            if event:
-                made = b'{"type":"%s","object":%s}\n' % (event, self._made(head, b""))
-            elif head:
-                made = head + self._made(b"", b"")[1:]
-            else:
-                made = _encoder.encode(self.object)
+            made = b'{"type":"%s","object":%s}\n' % (event, self.encoded(head))
             self._encoded[head, event] = made
         return made
 
@@ -127,33 +131,39 @@ class Store:
     """All objects of all kinds."""
 
     def __init__(self, *, history: int = HISTORY, first_version: int = 1) -> None:
-        self._objects: dict[str, dict[Key, Stored]] = {}
+        self._objects: defaultdict[str, dict[Key, Stored]] = defaultdict(dict)
         self._sorted: dict[str, list[Key]] = {}
+        self._listed: dict[str, Sequence[Stored] | None] = {}
         self._history: deque[Commit] = deque(maxlen=history)
         self._followers: dict[str, list[_Following]] = {}
         self._everything: list[_Following] = []
         self._undelivered: deque[Commit] = deque()
+        self._is_delivering = False
         self._forgotten = first_version
         self.version = first_version
 
     def get(self, storage: str, key: Key) -> Stored | None:
-        return self._objects.get(storage, {}).get(key)
+        return self._objects[storage].get(key)
 
-    def all(self, storage: str) -> list[Stored]:
-        """In the order of their keys, as etcd lists them."""
-        found = self._objects.get(storage, {})
-        keys = self._sorted.get(storage)
-        if keys is None:
-            keys = self._sorted[storage] = sorted(found)
-        return [found[key] for key in keys]
+    def all(self, storage: str) -> Sequence[Stored]:
+        """In the order of their keys, as etcd lists them. The same sequence until there is a
+        commit, because many ask and few change anything."""
+        listed = self._listed.get(storage)
+        if listed is None:
+            found = self._objects[storage]
+            keys = self._sorted.get(storage)
+            if keys is None:
+                keys = self._sorted[storage] = sorted(found)
+            listed = self._listed[storage] = tuple([found[key] for key in keys])
+        return listed
 
-    def as_of(self, storage: str, version: int) -> list[Stored]:
+    def as_of(self, storage: str, version: int) -> Sequence[Stored]:
         """What ``all`` would have said at ``version``. Raises ``Expired``."""
         if version >= self.version:
             return self.all(storage)
         if version < self._forgotten:
             raise Expired(version, self._forgotten)
-        then = dict(self._objects.get(storage, {}))
+        then = dict(self._objects[storage])
         for commit in reversed(self._history):
             if commit.version <= version:
                 break
@@ -169,7 +179,14 @@ class Store:
         """The commits after ``version``. Raises ``Expired``."""
         if version < self._forgotten:
             raise Expired(version, self._forgotten)
-        return (c for c in list(self._history) if c.version > version and c.storage == storage)
+        found: list[Commit] = []
+        # From the end, because most who resume have missed little.
+        for commit in reversed(self._history):
+            if commit.version <= version:
+                break
+            if commit.storage == storage:
+                found.append(commit)
+        return reversed(found)
 
     def next_version(self) -> int:
         """The version that the next commit will have; objects carry it inside."""
@@ -177,10 +194,9 @@ class Store:
 
     def put(self, storage: str, key: Key, obj: Object) -> Stored:
         """Commits a creation or change; ``obj`` must carry ``next_version`` already."""
-        objects = self._objects.setdefault(storage, {})
+        objects = self._objects[storage]
         before = objects.get(key)
-        after = Stored(key, obj, self.next_version())
-        objects[key] = after
+        after = objects[key] = Stored(key, obj, self.version + 1)
         self._commit(Commit(after.version, storage, before, after))
         return after
 
@@ -202,8 +218,10 @@ class Store:
     def restore(self, snapshot: Snapshot) -> None:
         """Everything is as it was then, the version too: the next commits have numbers that others
         had before. No follower is told; whoever remembers more than this has to begin anew."""
-        self._objects = {each: dict(all) for each, all in snapshot.objects.items()}
+        self._objects.clear()
+        self._objects.update({each: dict(all) for each, all in snapshot.objects.items()})
         self._sorted.clear()
+        self._listed.clear()
         self._history.clear()
         self._forgotten = self.version = snapshot.version
 
@@ -246,24 +264,26 @@ class Store:
         if len(self._history) == self._history.maxlen:
             self._forgotten = self._history[0].version
         self._history.append(commit)
+        self._listed[commit.storage] = None
         self._undelivered.append(commit)
-        if len(self._undelivered) == 1:
+        if not self._is_delivering:
             self._deliver()
 
     def _deliver(self) -> None:
         """A follower may commit something itself; all see that after what it followed."""
-        while self._undelivered:
-            commit = self._undelivered[0]
-            namespace, name = commit.after.key
-            try:
-                for each in (*self._followers.get(commit.storage, ()), *self._everything):
-                    if each.lane is not None and each.lane.ended:
-                        each.release()
-                    elif (each.name and each.name != name) or (
-                        each.namespace and each.namespace != namespace
-                    ):
-                        continue
-                    else:
-                        each.told(commit)
-            finally:
-                self._undelivered.popleft()
+        self._is_delivering = True
+        try:
+            while self._undelivered:
+                self._tell(self._undelivered.popleft())
+        finally:
+            self._is_delivering = False
+
+    def _tell(self, commit: Commit) -> None:
+        namespace, name = commit.after.key
+        for each in (*self._followers.get(commit.storage, ()), *self._everything):
+            if each.lane is not None and each.lane.ended:
+                each.release()
+            elif (not each.name or each.name == name) and (
+                not each.namespace or each.namespace == namespace
+            ):
+                each.told(commit)

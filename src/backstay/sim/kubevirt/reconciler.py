@@ -15,7 +15,7 @@ So these controllers work as the real ones do:
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import TypeAlias
 
@@ -171,7 +171,7 @@ class Reconciler(ABC):
         stored = self.store.get(resource.label, key)
         return stored.object if stored is not None else None
 
-    def all(self, resource: Resource) -> list[Stored]:
+    def all(self, resource: Resource) -> Sequence[Stored]:
         return self.store.all(resource.label)
 
     def _info(self, resource: Resource) -> KindInfo:
