@@ -378,8 +378,11 @@ def _listed(target: Target, page: Page) -> Answer:
         info.kind_of_lists.encode(), info.api_version.encode(), _encode(meta),
     )  # fmt: skip
     # The items of built-in kinds come without kind and apiVersion; those of custom ones, with.
-    begin = b"" if info.built_in else head(info)
-    items = b",".join([stored.encoded(begin) for stored in page.items])
+    if info.built_in:
+        items = Stored.items(page.items)
+    else:
+        begin = head(info)
+        items = b",".join([stored.encoded(begin) for stored in page.items])
     return Answer(headers=_JSON, body=b"%s%s]}" % (start, items))
 
 
