@@ -30,7 +30,7 @@ from backstay.lab.witness import workload_in
 from backstay.model.labels import ARMED, EXEMPT
 from backstay.model.policy import Mode
 from backstay.settings import Settings
-from backstay.sim.api.store import Stored
+from backstay.sim.api.store import Key, Stored
 from backstay.sim.cluster.claims import LOCAL, storage_class
 from backstay.sim.cluster.embedded import anywhere
 from backstay.sim.kubevirt import VirtController, virtual_machine
@@ -220,18 +220,22 @@ class Stage:
             )
 
     async def _running(self, names: Iterable[str]) -> None:
-        """Until they run, and the API knows it."""
-        missing = set(names)
+        """Until all of them run at one moment, and the API knows it."""
+        wanted, running = set(names), dict[Key, str]()
 
-        def note(pod: Stored) -> None:
-            if (pod.object.get("status") or {}).get("phase") == "Running":
-                missing.discard(self.workload(pod.object))
+        def note(pod: Stored, *, gone: bool = False) -> None:
+            if not gone and (pod.object.get("status") or {}).get("phase") == "Running":
+                if pod.key not in running:
+                    running[pod.key] = self.workload(pod.object)
+            else:
+                running.pop(pod.key, None)
 
-        release = self.cluster.store.follow(PODS.label, lambda commit: note(commit.after))
+        store = self.cluster.store
+        release = store.follow(PODS.label, lambda commit: note(commit.after, gone=commit.deleted))
         try:
-            for pod in self.cluster.store.all(PODS.label):
+            for pod in store.all(PODS.label):
                 note(pod)
-            await self.cluster.until(lambda: not missing)
+            await self.cluster.until(lambda: wanted.issubset(running.values()))
         finally:
             release()
 
