@@ -106,9 +106,6 @@ class LeaseRow(msgspec.Struct, frozen=True):
             other.uid, other.holder, other.renewed, other.transitions,
         )  # fmt: skip
 
-    def is_older_than(self, other: "LeaseRow") -> bool:
-        return is_older(self.version, other.version)
-
 
 def _row(lease: _Lease) -> LeaseRow:
     spec = lease.spec or _Spec()
@@ -240,8 +237,8 @@ class Leadership:
         # What is gone may have come and gone again since we last looked.
         if not (row and before and row.says_the_same(before)):
             self._quiet_since = asyncio.get_running_loop().time()
-        if row:
-            self._highest = max(self._highest, row.transitions)
+        if row and row.transitions > self._highest:
+            self._highest = row.transitions
         if self.term and row and self._is_ours(row, self.term):
             self._confirm(row, self.term)
         elif self.term:
@@ -270,11 +267,11 @@ class Leadership:
             self._trouble = ""
 
     def _is_ours(self, row: LeaseRow, term: Term) -> bool:
-        return (row.holder, row.transitions) == (self.identity, term.epoch)
+        return row.holder == self.identity and row.transitions == term.epoch
 
     def _hear(self, _old: LeaseRow | None, new: LeaseRow | None) -> None:
         """From the watch or in an answer, each of which may come later than the other."""
-        if not (new and self._seen and new.is_older_than(self._seen)):
+        if not (new and self._seen and is_older(new.version, self._seen.version)):
             self._see(new)
 
     async def _look(self, *, deadline: float) -> None:
