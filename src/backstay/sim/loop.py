@@ -20,11 +20,10 @@ Code under it uses plain asyncio; true time starts at zero.
 
 import asyncio
 import gc
-import heapq
-import itertools
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from types import AsyncGeneratorType
 from typing import Any, NoReturn, TypeAlias, TypeVar, TypeVarTuple
@@ -87,7 +86,8 @@ class _NumberedFuture(asyncio.Future[T]):
         except AttributeError:
             loop = self.get_loop()
             assert isinstance(loop, VirtualLoop)
-            self._number = next(loop._numbers)
+            loop._numbered += 1
+            self._number = loop._numbered
             return self._number
 
 
@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._draw = (order or Chance(0, "order")).random
         self.true_time = 0.0
         """Seconds since the world began, whatever any clock in it shows."""
-        self._numbers = itertools.count(1)
+        self._numbered = 0
         self._outside = Lane("world")
         self._mechanics = Lane("mechanics")
         self._running = self._outside
@@ -157,7 +157,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """``when`` is by the clock of the lane that ``context`` is in."""
         if context is None:
             context = copy_context()
-        return self._set_timer(when, callback, args, context, context.get(LANE, self._outside))
+        lane = context.get(LANE, self._outside)
+        moment = when if lane.clock is None else lane.clock.moment(when)
+        timer: Any = Timer(callback, args, context, when, self._timer_cancelled)
+        # The heap of the base class leaves timers of the same moment in no particular order.
+        self._numbered = number = self._numbered + 1
+        heappush(self._timers, (moment, number, timer, lane))
+        stand_in: asyncio.TimerHandle = timer
+        return stand_in
 
     def call_later(
         self,
@@ -170,28 +177,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             context = copy_context()
         lane = context.get(LANE, self._outside)
         now = self.true_time if lane.clock is None else lane.clock.read(self.true_time)
-        return self._set_timer(now + delay, callback, args, context, lane)
-
-    def _set_timer(
-        self,
-        when: float,
-        callback: Callable[[*Ts], object],
-        args: tuple[*Ts],
-        context: Context,
-        lane: Lane,
-    ) -> asyncio.TimerHandle:
-        # The heap of the base class leaves timers of the same moment in no particular order.
-        timer: Any = Timer(callback, args, context, when, self._timer_cancelled)
-        moment = when if lane.clock is None else lane.clock.moment(when)
-        heapq.heappush(self._timers, (moment, next(self._numbers), timer, lane))
-        stand_in: asyncio.TimerHandle = timer
-        return stand_in
+        return self.call_at(now + delay, callback, *args, context=context)
 
     def set_in_motion(self, moment: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Calls it at a moment of true time, ahead of all that is ready then: for the mechanics of
         the world, which do nothing but let others line up, and so need no place in line."""
         timer = Timer(callback, args, _NOWHERE, moment, None)
-        heapq.heappush(self._timers, (moment, next(self._numbers), timer, self._mechanics))
+        self._numbered = number = self._numbered + 1
+        heappush(self._timers, (moment, number, timer, self._mechanics))
 
     def _timer_cancelled(self) -> None:
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
@@ -204,7 +197,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _set_timers(self, timers: list[_Entry]) -> None:
         self._timers[:] = timers
-        heapq.heapify(self._timers)
+        heapify(self._timers)
         self._cancelled_timers = 0
 
     def drift(self, clock: Oscillator, rate: float) -> None:
@@ -309,7 +302,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Task[T]:
         context: Context | None = options.get("context")
         lane = LANE.get(self._outside) if context is None else context.get(LANE, self._outside)
-        return _NumberedTask(next(self._numbers), lane, coro, loop=loop, **options)
+        self._numbered += 1
+        return _NumberedTask(self._numbered, lane, coro, loop=loop, **options)
 
     def run_forever(self) -> None:
         automatic = gc.isenabled()
@@ -331,14 +325,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """One callback after the other, until it is told to stop."""
         lined_up, timers = self._lined_up, self._timers
         while True:
-            if timers and timers[0][0] <= self.true_time:
+            if not lined_up or (timers and timers[0][0] <= self.true_time):
                 self._let_due_timers_line_up()
-            if not lined_up:
-                self._running = self._outside
-                if self._stopping:
-                    return
-                self._go_on_to_the_next_timer()
-                continue
+                if not lined_up:
+                    if self._stopping:
+                        return
+                    continue
             ready_lanes = len(lined_up)
             place = int(self._draw() * ready_lanes) if ready_lanes > 1 else 0
             self._running = lane = lined_up[place]
@@ -368,18 +360,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._running = self._outside
                 return
 
-    def _go_on_to_the_next_timer(self) -> None:
-        timers = self._timers
-        while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
-            self._cancelled_timers -= 1
-        if not timers:
-            raise Deadlock(self._who_waits())
-        if timers[0][0] > self.true_time:
-            self.true_time = timers[0][0]
-        self._at_this_moment = 0
-        self._let_due_timers_line_up()
-
     def _collect_garbage(self) -> None:
         self._until_collection = _COLLECT_EVERY
         self._collections += 1
@@ -390,9 +370,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def _let_due_timers_line_up(self) -> None:
-        timers, now, mechanics = self._timers, self.true_time, self._mechanics
+        timers, lined_up, mechanics = self._timers, self._lined_up, self._mechanics
+        if not lined_up:
+            self._running = self._outside
+            # Time goes on to the next timer, unless that is due by now.
+            if not self._stopping:
+                while timers and timers[0][2].callback is None:
+                    heappop(timers)
+                    self._cancelled_timers -= 1
+                if not timers:
+                    raise Deadlock(self._who_waits())
+                if timers[0][0] > self.true_time:
+                    self.true_time = timers[0][0]
+                    self._at_this_moment = 0
+        now = self.true_time
         while timers and timers[0][0] <= now:
-            _, _, timer, lane = heapq.heappop(timers)
+            _, _, timer, lane = heappop(timers)
             timer.on_cancel = None
             if (callback := timer.callback) is None:
                 self._cancelled_timers -= 1
@@ -403,12 +396,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             elif callback is _WAKES_A_SLEEPER:
                 # It only lets another callback line up, and takes the place of that.
                 timer.callback = None
-                _WAKES_A_SLEEPER(*timer.args)
+                sleeper, result = timer.args
+                if not sleeper.cancelled():
+                    sleeper.set_result(result)
             else:
                 lane.ready.append(timer)
                 if lane.idle:
                     lane.idle = False
-                    self._lined_up.append(lane)
+                    lined_up.append(lane)
 
     # The end
 
