@@ -369,7 +369,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         message = f"Exception in callback {handle!r}"
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
-    def _let_due_timers_line_up(self) -> None:
+    def _let_due_timers_line_up(self) -> None:  # noqa: C901 - so would each moment
         timers, lined_up, mechanics = self._timers, self._lined_up, self._mechanics
         if not lined_up:
             self._running = self._outside
