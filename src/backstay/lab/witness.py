@@ -41,7 +41,7 @@ from backstay.model.labels import (
 from backstay.model.policy import Times
 from backstay.seam.serve import Answer, Handler, Inbound
 from backstay.settings import Settings
-from backstay.sim.api.requests import Query, Target, route
+from backstay.sim.api.requests import Target, query_of, route
 from backstay.sim.api.server import ApiServer
 from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Commit, Key, Store, Stored
@@ -470,8 +470,8 @@ class Witness:
             look = Look(self._now(), self._version, self.store.get(storage, key))
             self._looks.setdefault((user, storage, key), []).append(look)
         elif storage == CONFIGS.label:
-            query = Query(inbound.query)
-            if not query.flag("watch") and query.version() is None:
+            query = query_of(inbound.query)
+            if not query.is_watch and query.version() is None:
                 self.restores.looked(user, self._now(), self.store.version)
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api.rbac import Attempt, User
-from backstay.sim.api.requests import Query, Target, route
+from backstay.sim.api.requests import Target, query_of, route
 from backstay.sim.api.server import ApiServer, refused
 from backstay.sim.api.status import Refusal
 from backstay.sim.doorkeeper import prompt
@@ -67,7 +67,7 @@ def _attempt(inbound: Inbound, target: Target) -> Attempt:
 
 def _selected(inbound: Inbound) -> str:
     """The one name that a field selector leaves: to list just that is to ask for it by name."""
-    for term in Query(inbound.query).text("fieldSelector").split(","):
+    for term in query_of(inbound.query).text("fieldSelector").split(","):
         field, _, name = term.partition("=")
         if field == "metadata.name" and name:
             return name.removeprefix("=")
@@ -76,7 +76,7 @@ def _selected(inbound: Inbound) -> str:
 
 def _verb(inbound: Inbound, target: Target) -> str:
     if inbound.method == "GET":
-        if Query(inbound.query).flag("watch"):
+        if query_of(inbound.query).is_watch:
             return "watch"
         return "get" if target.name else "list"
     if inbound.method == "DELETE":

@@ -14,8 +14,9 @@ import msgspec
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api.kinds import Object
 
-_CORE, _GROUP = "/api/v1/", "/apis/events.k8s.io/v1/"
+GROUP = "events.k8s.io"
 _VERSION = "events.k8s.io/v1"
+_CORE, _GROUP = "/api/v1/", "/apis/events.k8s.io/v1/"
 _TO_CORE = {
     "regarding": "involvedObject",
     "note": "message",
@@ -27,10 +28,6 @@ _TO_CORE = {
 }
 _FROM_CORE = {core: name for name, core in _TO_CORE.items()}
 _encode = msgspec.json.Encoder().encode
-
-
-def is_other_group(inbound: Inbound) -> bool:
-    return inbound.path.startswith(_GROUP)
 
 
 def as_core(inbound: Inbound) -> Inbound:

@@ -21,7 +21,6 @@ import msgspec
 
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api import status
-from backstay.sim.api.reading import head
 from backstay.sim.api.requests import Target, route
 from backstay.sim.api.server import ApiServer, refused
 from backstay.sim.api.status import Refusal
@@ -112,7 +111,7 @@ class FaultyServer:
             then = store.get(target.info.storage, target.key)
         if then is None:
             return refused(status.not_found(target.info, target.name))
-        return Answer(headers=_JSON, body=then.encoded(head(target.info)))
+        return Answer(headers=_JSON, body=then.encoded(target.info.head))
 
 
 def _query(inbound: Inbound) -> dict[str, str]:

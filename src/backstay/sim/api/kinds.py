@@ -86,6 +86,16 @@ class KindInfo(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @cached_property
+    def head(self) -> bytes:
+        """How an encoded object of this kind begins."""
+        return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
+
+    @cached_property
+    def head_of_lists(self) -> bytes:
+        kind, version = self.kind_of_lists.encode(), self.api_version.encode()
+        return b'{"kind":"%s","apiVersion":"%s","metadata":' % (kind, version)
+
+    @cached_property
     def storage(self) -> str:
         """Where its objects are kept: all versions of a kind are the same objects."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

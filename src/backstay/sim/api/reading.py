@@ -13,7 +13,7 @@ import asyncio
 import base64
 import re
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -21,7 +21,7 @@ import msgspec
 from backstay.sim.api import gotext
 from backstay.sim.api.kinds import KindInfo, Object
 from backstay.sim.api.requests import Query, Target, complaint
-from backstay.sim.api.selectors import Test, everything, named, select
+from backstay.sim.api.selectors import everything, named, select
 from backstay.sim.api.status import Cause, Refusal, bad_request, expired, invalid_options
 from backstay.sim.api.store import Commit, Expired, Key, Store, Stored
 
@@ -43,16 +43,6 @@ _NOT_BASE64 = re.compile(r"[^-A-Za-z0-9_]")
 _json = msgspec.json.Encoder()
 
 
-def head(info: KindInfo) -> bytes:
-    """How an encoded object of this kind begins."""
-    return _head(info.kind, info.api_version)
-
-
-@lru_cache(maxsize=1024)
-def _head(kind: str, api_version: str) -> bytes:
-    return b'{"kind":"%s","apiVersion":"%s",' % (kind.encode(), api_version.encode())
-
-
 class _Token(msgspec.Struct, frozen=True):
     """What a continue token says: the version of the list, and the key after which to go on."""
 
@@ -61,10 +51,21 @@ class _Token(msgspec.Struct, frozen=True):
     start: str = ""
 
 
+class _Listing(msgspec.Struct, frozen=True):
+    """What a list is asked for, checked. A ``limit`` of 0 is none."""
+
+    token: _Token | None
+    version: int | None
+    exact: bool
+    limit: int
+    labels: str
+    fields: str
+
+
 class Page(msgspec.Struct, frozen=True):
     """What a list answers."""
 
-    items: list[Stored]
+    items: Sequence[Stored]
     version: int
     token: str = ""
     remaining: int = 0
@@ -77,35 +78,32 @@ class Reader:
         self._store = store
 
     def page(self, target: Target, query: Query) -> Page:
-        _check_match(query)
-        token = _decode_token(query.text("continue"))
-        asked = query.version()
-        if token and asked is not None and asked > 0:
-            raise bad_request("specifying resource version is not allowed when using continue")
-        if asked is not None and asked > self._store.version:
-            raise _too_large(asked, self._store.version)
-        exact = query.text("resourceVersionMatch") == "Exact"
+        asked = _listing(query)
+        token, version = asked.token, self._store.version
+        if asked.version and asked.version > version:
+            raise _too_large(asked.version, version)
         if token:
-            version = self._store.version if token.rv == _LATEST else token.rv
-        else:
-            version = asked if exact and asked else self._store.version
+            version = version if token.rv == _LATEST else token.rv
+        elif asked.exact and asked.version:
+            version = asked.version
         try:
-            everything_then = self._store.as_of(target.info.storage, version)
+            found = self._store.as_of(target.info.storage, version)
         except Expired:
             raise _expired(token) from None
-        test = _scoped(target, query)
-        matching = [stored for stored in everything_then if test(stored.object)]
+        if namespace := target.namespace:
+            found = [stored for stored in found if stored.key[0] == namespace]
+        test = select(target.info, asked.labels, asked.fields)
+        if test is not everything:
+            found = [stored for stored in found if test(stored.object)]
         if token:
             after = tuple(token.start.split("/", 1))
-            matching = [stored for stored in matching if stored.key > after]
-        limit = query.number("limit") or 0
-        if limit <= 0 or len(matching) <= limit:
-            return Page(matching, version)
-        last = "/".join(matching[limit - 1].key)
+            found = [stored for stored in found if stored.key > after]
+        if not asked.limit or len(found) <= asked.limit:
+            return Page(found, version)
+        last = "/".join(found[asked.limit - 1].key)
         # Of a selection, a server does not know how much is left without reading on.
-        selected = query.text("labelSelector") or query.text("fieldSelector")
-        remaining = 0 if selected else len(matching) - limit
-        return Page(matching[:limit], version, _encode_token(version, last), remaining)
+        remaining = 0 if asked.labels or asked.fields else len(found) - asked.limit
+        return Page(found[: asked.limit], version, _encode_token(version, last), remaining)
 
     def watch(self, target: Target, query: Query) -> AsyncGenerator[bytes, None]:
         """The answer's body. Raises a ``Refusal`` before anything is sent."""
@@ -119,7 +117,7 @@ class Watcher:
     def __init__(self, store: Store, target: Target, query: Query) -> None:
         self._store = store
         self._info = target.info
-        self._head = head(target.info)
+        self._head = target.info.head
         self._test = select(target.info, query.text("labelSelector"), query.text("fieldSelector"))
         self._within = (target.namespace, target.name or named(query.text("fieldSelector")))
         self._bookmarks = query.flag("allowWatchBookmarks")
@@ -253,21 +251,6 @@ def _is_within(key: Key, within: Key) -> bool:
     return within[0] in ("", key[0]) and within[1] in ("", key[1])
 
 
-def _scoped(target: Target, query: Query) -> Test:
-    test = select(target.info, query.text("labelSelector"), query.text("fieldSelector"))
-    namespace, name = target.namespace, target.name
-    if not namespace and not name:
-        return test
-
-    def scoped(obj: Object) -> bool:
-        meta = obj["metadata"]
-        if namespace and meta.get("namespace") != namespace:
-            return False
-        return (not name or meta["name"] == name) and test(obj)
-
-    return scoped
-
-
 def _encode_token(version: int, start: str) -> str:
     token = _json.encode(_Token(_CONTINUE_VERSION, version, start))
     return base64.urlsafe_b64encode(token).decode().rstrip("=")
@@ -337,6 +320,23 @@ _NOT_FOR_MORE = "resourceVersionMatch is forbidden when continue is provided"
 _NOT_EXACTLY_ZERO = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
 _NEEDS_MATCH = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
 _NOT_FOR_WATCH = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+
+
+@lru_cache(maxsize=1024)
+def _listing(query: Query) -> _Listing:
+    """Checked once, because whoever polls asks the same again and again."""
+    _check_match(query)
+    token, version = _decode_token(query.text("continue")), query.version()
+    if token and version:
+        raise bad_request("specifying resource version is not allowed when using continue")
+    return _Listing(
+        token=token,
+        version=version,
+        exact=query.text("resourceVersionMatch") == "Exact",
+        limit=max(query.number("limit") or 0, 0),
+        labels=query.text("labelSelector"),
+        fields=query.text("fieldSelector"),
+    )
 
 
 def _check_match(query: Query) -> None:

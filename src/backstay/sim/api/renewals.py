@@ -25,7 +25,6 @@ from backstay.seam.serve import Inbound
 from backstay.sim.api import values
 from backstay.sim.api.kinds import Object
 from backstay.sim.api.operations import Operations
-from backstay.sim.api.reading import head
 from backstay.sim.api.requests import Target
 from backstay.sim.api.store import Stored
 
@@ -127,7 +126,7 @@ class Renewals:
         form = _form(inbound.body, annotation, value, str(before.version))
         if form is None or _encode(short) != after.item:
             return None
-        return _Known(inbound, head(target.info), form, annotation, after)
+        return _Known(inbound, target.info.head, form, annotation, after)
 
 
 def _value(known: _Known, version: bytes | None, sent: bytes) -> str | None:

@@ -85,7 +85,10 @@ class Query:
     """A query string; the first value of a name counts, as in the server."""
 
     def __init__(self, text: str) -> None:
-        self._values = _values(text)
+        self._values: dict[str, str] = {}
+        for name, value in parse_qsl(text, keep_blank_values=True):
+            self._values.setdefault(name, value)
+        self.is_watch = self.flag("watch")
 
     def text(self, name: str) -> str:
         return self._values.get(name, "")
@@ -112,7 +115,7 @@ class Query:
                 "invalid syntax"
             )
             # Only a list looks at it before the storage does.
-            if self.flag("watch") or not listing:
+            if self.is_watch or not listing:
                 raise Refusal(500, "", why)
             raise bad_request(f"invalid resource version: {why}")
         return int(value)
@@ -128,13 +131,10 @@ class Query:
         return True
 
 
-# Whoever polls asks the same again and again.
 @lru_cache(maxsize=1024)
-def _values(text: str) -> Mapping[str, str]:
-    values: dict[str, str] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        values.setdefault(name, value)
-    return values
+def query_of(text: str) -> Query:
+    """Read once, because whoever polls asks the same again and again."""
+    return Query(text)
 
 
 def media_type(inbound: Inbound) -> str:

@@ -39,21 +39,23 @@ def everything(_obj: Object) -> bool:
 
 def select(info: KindInfo, labels: str, fields: str) -> Test:
     """A test for both; the common case of neither costs nothing."""
+    return _selection(info.selectable, labels, fields) if labels or fields else everything
+
+
+@lru_cache(maxsize=1024)
+def _selection(selectable: tuple[str, ...], labels: str, fields: str) -> Test:
     tests: list[Test] = []
     if labels:
-        by_label = parse_labels(labels)
+        by_label = _parse_labels(labels)
         tests.append(lambda obj: by_label(obj["metadata"].get("labels") or {}))
     if fields:
-        tests.append(_parse_fields(info.selectable, fields))
-    if not tests:
-        return everything
+        tests.append(_parse_fields(selectable, fields))
     if len(tests) == 1:
         return tests[0]
     return lambda obj: all(test(obj) for test in tests)
 
 
-@lru_cache(maxsize=1024)
-def parse_labels(text: str) -> _LabelTest:
+def _parse_labels(text: str) -> _LabelTest:
     """Equality and set requirements, joined by commas. Raises a ``Refusal`` (400)."""
     tokens = _tokens(text)
     tests: list[_LabelTest] = []
@@ -225,7 +227,6 @@ def named(fields: str) -> str:
     return match.group(1) if match is not None else ""
 
 
-@lru_cache(maxsize=1024)
 def _parse_fields(selectable: tuple[str, ...], text: str) -> Test:
     tests: list[Test] = []
     for term in filter(None, re.findall(r"(?:\\.|[^,\\])*", text)):

@@ -19,7 +19,7 @@ from backstay.sim.api.kind_rules import RuleBook
 from backstay.sim.api.kinds import Kinds, Object
 from backstay.sim.api.operations import Deleted, DeleteOptions, Operations, Write, strip
 from backstay.sim.api.rbac import MASTERS, Rbac, User
-from backstay.sim.api.reading import Page, Reader, head
+from backstay.sim.api.reading import Page, Reader
 from backstay.sim.api.renewals import KIND as RENEWED
 from backstay.sim.api.renewals import Renewals
 from backstay.sim.api.requests import (
@@ -30,6 +30,7 @@ from backstay.sim.api.requests import (
     decode,
     field_manager,
     media_type,
+    query_of,
     route,
     shown,
 )
@@ -98,17 +99,15 @@ class ApiServer:
     def _answer(self, inbound: Inbound, user: User) -> Answer:
         if inbound.method == "PATCH" and (renewed := self.renewals.again(inbound)) is not None:
             return Answer(headers=_JSON, body=renewed)
-        if inbound.path.startswith("/apis/"):
-            elsewhere = self._aggregated.get(inbound.path.split("/")[2])
-            if elsewhere is not None:
-                return elsewhere(inbound)
-        document = self._documents.answer(inbound)
-        if document is not None:
-            return document
-        if event_versions.is_other_group(inbound):
-            return event_versions.from_core(self._answer(event_versions.as_core(inbound), user))
+        if inbound.path not in self.kinds.paths:
+            # Nobody was led to an object by it yet, so it may be something else's.
+            other = self._elsewhere(inbound) or self._documents.answer(inbound)
+            if other is not None:
+                return other
         target = route(self.kinds, inbound.path)
-        query = Query(inbound.query)
+        if target.info.group == event_versions.GROUP:
+            return event_versions.from_core(self._answer(event_versions.as_core(inbound), user))
+        query = query_of(inbound.query)
         _check_verb(target, inbound.method, query)
         if target.subresource not in PLAIN:
             return self._subresource(target, query, inbound)
@@ -120,6 +119,13 @@ class ApiServer:
             return Answer(status=201, headers=_JSON, body=_encode(body))
         return self._change_something(target, query, inbound)
 
+    def _elsewhere(self, inbound: Inbound) -> Answer | None:
+        """What an aggregated group says."""
+        if not inbound.path.startswith("/apis/"):
+            return None
+        answer = self._aggregated.get(inbound.path.split("/")[2])
+        return answer(inbound) if answer is not None else None
+
     def _read(self, target: Target, query: Query, view: str) -> Answer:
         info = target.info
         if target.name:
@@ -127,7 +133,7 @@ class ApiServer:
             query.version(listing=False)
             found = self.operations.find(target)
             return self._views.one(info, found, view, query) if view else _whole(target, found)
-        if query.flag("watch"):
+        if query.is_watch:
             lines = self.reader.watch(target, query)
             body = self._views.watch(info, lines, view, query) if view else lines
             return Answer(headers=_JSON, body=body)
@@ -330,7 +336,7 @@ def _check_verb(target: Target, method: str, query: Query) -> None:
     else:
         known = target.info.verbs
     if method == "GET":
-        verb = "watch" if query.flag("watch") else "get" if target.name else "list"
+        verb = "watch" if query.is_watch else "get" if target.name else "list"
     elif method == "DELETE":
         verb = "delete" if target.name else "deletecollection"
     else:
@@ -362,7 +368,7 @@ def _whole(target: Target, stored: Stored, code: int = 200, unknown: Sequence[st
     if unknown:
         said = (gotext.quoted(f'unknown field "{field}"') for field in unknown)
         headers = {**_JSON, "warning": ", ".join(f"299 - {each}" for each in said)}
-    return Answer(status=code, headers=headers, body=stored.encoded(head(target.info)))
+    return Answer(status=code, headers=headers, body=stored.encoded(target.info.head))
 
 
 def _listed(target: Target, page: Page) -> Answer:
@@ -374,16 +380,13 @@ def _listed(target: Target, page: Page) -> Answer:
             meta["remainingItemCount"] = page.remaining
     elif not info.built_in:
         meta["continue"] = ""
-    start = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
-        info.kind_of_lists.encode(), info.api_version.encode(), _encode(meta),
-    )  # fmt: skip
     # The items of built-in kinds come without kind and apiVersion; those of custom ones, with.
     if info.built_in:
         items = Stored.items(page.items)
     else:
-        begin = head(info)
-        items = b",".join([stored.encoded(begin) for stored in page.items])
-    return Answer(headers=_JSON, body=b"%s%s]}" % (start, items))
+        items = b",".join([stored.encoded(info.head) for stored in page.items])
+    body = b'%s%s,"items":[%s]}' % (info.head_of_lists, _encode(meta), items)
+    return Answer(headers=_JSON, body=body)
 
 
 _POLICIES = frozenset({"", "Foreground", "Background", "Orphan"})
