@@ -6,8 +6,6 @@ invariant counts, because whoever looks for a fault does not know what it breaks
 large for long says that the stories which are told do not lead where it would show.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from backstay.lab.bugs import bug_named
@@ -17,24 +15,25 @@ from backstay.lab.inspector import ANYTHING
 
 
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
-    """After how many ``seeds`` it was caught, by ``broken``, which is empty if it was not."""
+    """After how many ``seeds`` from the ``first`` on it was caught, by ``broken``, which is empty
+    if it was not."""
 
     bug: str
+    first: int
     seeds: int
     broken: tuple[str, ...] = ()
 
 
-def hunt(bug: str, seeds: Iterable[int]) -> Hunted:
+def hunt(bug: str, seeds: range) -> Hunted:
     """Plays one after the other until it is caught.
 
     Raises ``KeyError`` if there is no such bug.
     """
     # Asked for first, so that nothing is played for a bug that there is not.
-    name, played = bug_named(bug).name, 0
+    name = bug_named(bug).name
     with Troupe() as troupe:
-        for seed in seeds:
-            played += 1
+        for played, seed in enumerate(seeds, start=1):
             broken = troupe.outcome(draw(seed, bug=name), enough=ANYTHING).broken
             if broken:
-                return Hunted(bug=bug, seeds=played, broken=broken)
-    return Hunted(bug=bug, seeds=played)
+                return Hunted(bug=bug, first=seeds.start, seeds=played, broken=broken)
+    return Hunted(bug=bug, first=seeds.start, seeds=len(seeds))
