@@ -53,6 +53,14 @@ def test_a_restored_api_cannot_know_of_renewals_before_it_and_knows_of_those_aft
     assert not terms.is_forgotten("ours-2", 104.0)
 
 
+def test_a_right_that_is_over_is_none_that_could_be_forgotten() -> None:
+    terms = Terms(HOLD)
+    terms.led("ours-1", lease("ours-1", 1), sent=100.0, now=100.1)
+    terms.forget(101.0)
+    assert terms.is_forgotten("ours-1", 109.0)
+    assert not terms.is_forgotten("ours-1", 111.0)
+
+
 def test_what_was_announced_when_it_left_counts_although_its_outcome_is_told_by_now() -> None:
     terms = Terms(HOLD)
     terms.told("ours-1", "n1-1", incident(3, "shop/db-0/u1"), now=100.0)

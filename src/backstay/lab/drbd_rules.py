@@ -17,7 +17,6 @@ from typing import Any
 from backstay.kube.resource import PODS
 from backstay.lab.guest_rules import has_stopped
 from backstay.lab.happenings import About
-from backstay.lab.liveness import Since
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.sim.linstor.storage import Linstor
 from backstay.sim.nodes.truth import Entry, What
@@ -43,8 +42,7 @@ class DrbdsWord:
         self._factor = factor
         self._wrote_until: dict[tuple[str, str], float] = {}
         """By node and volume."""
-        self._unbound = Since()
-        self._unbound_for: dict[str, float] = {}
+        self._unbound_since: dict[str, float] = {}
 
     def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
         if happening.at >= self.due:
@@ -63,8 +61,11 @@ class DrbdsWord:
 
     def look_around(self, now: float) -> Iterable[tuple[str, str]]:
         self.due = now + _LOOK * self._factor
-        for name in self._linstor.volumes:
-            self._unbound_for[name] = self._unbound.lasts(name, now, true=self._is_unbound(name))
+        self._unbound_since = {
+            name: self._unbound_since.get(name, now)
+            for name in self._linstor.volumes
+            if self._is_unbound(name)
+        }
         return ()
 
     def _is_unbound(self, volume: str) -> bool:
@@ -94,7 +95,8 @@ class DrbdsWord:
                     "EvidenceScope",
                     f"{name} was removed, and {node} could write to {volume} {lasted:.0f} s before",
                 )
-            if self._unbound_for.get(volume, 0.0) > self._witness.times.fresh:
+            unbound = by.sent - self._unbound_since.get(volume, by.sent)
+            if unbound > self._witness.times.fresh:
                 yield (
                     "EvidenceScope",
                     f"{name} was removed on DRBD's word, and nothing binds the writers of {volume}",

@@ -399,8 +399,9 @@ def _sent_too_late(asked: Asked, witness: Witness) -> str | None:
 
 
 def _begun_too_soon(happening: Happening, witness: Witness) -> str | None:
-    """Whoever takes the lease from somebody takes it after the other's right to act has ended;
-    but for one that was wiped out with the last renewals, of which nobody else can know."""
+    """Whoever takes the lease from somebody takes it after the other's right to act has ended.
+    Where the API was restored meanwhile, nobody else can know of a right that was wiped out; and
+    who has one renews it once more if the lease, by chance, has the same version again."""
     if not isinstance(happening, Committed) or not _is_our_lease(happening):
         return None
     before, after = happening.commit.before, happening.commit.after
@@ -409,8 +410,10 @@ def _begun_too_soon(happening: Happening, witness: Witness) -> str | None:
     was, now = holder(before.object), holder(after.object)
     if was == now or not (was and now):
         return None
-    early = witness.terms.ended(was, happening.at) - happening.at
+    early, by = witness.terms.ended(was, happening.at) - happening.at, happening.by
     if early <= 0 or witness.terms.is_forgotten(was, happening.at):
+        return None
+    if by is not None and witness.terms.is_forgotten(by.user, by.sent):
         return None
     return f"{now} took the lease {early:.1f} s before the term of {was} had ended"
 

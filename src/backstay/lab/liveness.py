@@ -90,23 +90,6 @@ class Watchful(Promise, Protocol):
     def look_around(self, now: float) -> Iterable[tuple[str, str]]: ...
 
 
-class Since:
-    """Since when each of several things has been true without a break."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, float] = {}
-
-    def lasts(self, key: str, now: float, *, true: bool) -> float:
-        """For how long; 0 if it is not true."""
-        if not true:
-            self._since.pop(key, None)
-            return 0.0
-        return now - self._since.setdefault(key, now)
-
-    def clear(self) -> None:
-        self._since.clear()
-
-
 class Patience:
     """The promises that need time. Nothing is told twice of the same object."""
 
@@ -120,7 +103,8 @@ class Patience:
         self._renewed_at = float("-inf")
         self._term: tuple[str, int] = ("", 0)
         self._signs: dict[str, float] = {}
-        self._proven = Since()
+        self._left: dict[tuple[str, str], float] = {}
+        """Since when it is for us alone to release or to remove it, by promise and uid."""
         self._in_vain: set[str] = set()
         self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
@@ -172,7 +156,7 @@ class Patience:
     def _begin_anew(self, now: float) -> None:
         """Whoever leads now has looked since this moment, and not before; or what was told is gone,
         and has to be told again."""
-        self._proven.clear()
+        self._left.clear()
         self._signs = dict.fromkeys(self._signs, now)
 
     def _unkept(self, now: float) -> Iterator[tuple[str, str, str]]:
@@ -184,13 +168,18 @@ class Patience:
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)
             return
+        left: list[tuple[str, str, str]] = []
         for stored in self._witness.store.all(NODES.label):
             name = stored.key[1]
-            settled = self._proven.lasts(name, now, true=self._is_settled(name, stored.object))
-            if settled > _RECOVERY * self._factor:
-                yield from self._left_behind(name)
+            if self._is_settled(name, stored.object):
+                left += self._left_behind(name)
             if name in self._signs and now - self._signs[name] > _TOLD * self._factor:
                 yield from self._untold(name)
+        # What has waited for its turn, or for something else that was told, has its time after it.
+        self._left = {each[:2]: self._left.get(each[:2], now) for each in left}
+        for each in left:
+            if now - self._left[each[:2]] > _RECOVERY * self._factor:
+                yield each
 
     def _is_settled(self, name: str, node: Json) -> bool:
         """Whether nothing but we could be the reason that its workloads are not released."""

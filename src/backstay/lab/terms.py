@@ -52,9 +52,9 @@ class Terms:
         self._forgotten_at = now
 
     def is_forgotten(self, user: str, when: float) -> bool:
-        """Whether the API cannot know of the right that ``user`` had at that moment."""
+        """Whether ``user`` had a right at that moment of which the API cannot know."""
         right = self._right(user, when)
-        return right is not None and right.since <= self._forgotten_at
+        return right is not None and right.since <= self._forgotten_at and when <= right.until
 
     def led(self, user: str, lease: Json, *, sent: float, now: float) -> None:
         """That one has taken, renewed or given up the lease, as it is now."""
