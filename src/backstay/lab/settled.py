@@ -103,6 +103,8 @@ class Settled:
 def _be_the_other(scenario: Scenario, instead: Parts, wishes: int, answers: int) -> None:
     """All that the other process does, and its copies; none of them returns."""
     code = 1
+    # What is left at its end goes with the process, and needs no looking through.
+    gc.disable()
     try:
         answer = _attempt(scenario, instead, wishes, answers)
         if answer is not None:

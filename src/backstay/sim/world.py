@@ -18,6 +18,7 @@ for it.
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -90,6 +91,7 @@ class World:
         self.log = Log(self.loop, level)
         self._scenario: asyncio.Task[Any] | None = None
         self._failed: Process | None = None
+        self._collects_later = False
 
     @property
     def wires(self) -> Wires:
@@ -153,10 +155,15 @@ class World:
         self.loop.wind_up()
 
     def __enter__(self) -> Self:
+        self._collects_later = gc.isenabled()
+        gc.disable()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        # Not before: what is looked through while the world still stands is looked through in vain.
+        if self._collects_later:
+            gc.enable()
 
     def _process_failed(self, process: Process) -> None:
         self._failed = self._failed or process
