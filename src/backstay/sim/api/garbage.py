@@ -212,13 +212,14 @@ class GarbageCollector(Controller[Thing]):
 
 def _is_the_same_to_us(before: Json, commit: Commit) -> bool:
     """As most changes leave it: with the owners that it had, and nobody wants it to go."""
+    if commit.deleted or "deletionTimestamp" in before:
+        return False
     after = commit.after.object["metadata"]
-    return (
-        not commit.deleted
-        and "deletionTimestamp" not in after
-        and "deletionTimestamp" not in before
-        and before.get("ownerReferences") == after.get("ownerReferences")
-    )
+    if "deletionTimestamp" in after:
+        return False
+    if "ownerReferences" not in after:
+        return "ownerReferences" not in before
+    return "ownerReferences" in before and before["ownerReferences"] == after["ownerReferences"]
 
 
 def _owners(obj: Object | None) -> list[Json]:

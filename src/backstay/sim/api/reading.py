@@ -12,7 +12,6 @@ notices: its memory of recent changes, or for what it does not keep there (Event
 import asyncio
 import base64
 import re
-from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from functools import lru_cache
 
@@ -118,13 +117,16 @@ class Watcher:
         self._store = store
         self._info = target.info
         self._head = target.info.head
-        self._test = select(target.info, query.text("labelSelector"), query.text("fieldSelector"))
-        self._within = (target.namespace, target.name or named(query.text("fieldSelector")))
+        labels, fields = query.text("labelSelector"), query.text("fieldSelector")
+        name = named(fields)
+        # The store tells of one name only, so there is nothing left to test of that.
+        self._test = select(target.info, labels, "" if name else fields)
+        self._within = (target.namespace, name)
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial = query.flag("sendInitialEvents")
         self._seconds = query.number("timeoutSeconds") or WATCH_SECONDS
-        self._waiting: deque[bytes] = deque()
-        self._wake = asyncio.Event()
+        self._waiting: list[bytes] = []
+        self._idle: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._overrun = False
         # A version that is yet to come is waited for: one that a restored store has not seen.
@@ -153,7 +155,7 @@ class Watcher:
     def _end(self) -> None:
         """What waits is still sent; nothing follows."""
         self._overrun = True
-        self._wake.set()
+        self._wake()
 
     def _follow(self, commit: Commit) -> None:
         line = self._line(commit) if commit.version > self._after else None
@@ -162,7 +164,11 @@ class Watcher:
         self._waiting.append(line)
         if len(self._waiting) > _BACKLOG:
             self._overrun = True
-        self._wake.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     def _line(self, commit: Commit) -> bytes | None:
         """By whether the object matched before and matches now: a watcher sees only its own."""
@@ -184,22 +190,24 @@ class Watcher:
         ends_at, bookmark_at = now + self._seconds, now + BOOKMARK_EVERY
         try:
             while True:
-                while self._waiting:
-                    count = min(len(self._waiting), _BATCH)
-                    yield b"".join([self._waiting.popleft() for _ in range(count)])
-                now = loop.time()
-                if self._overrun or now >= ends_at:
+                while batch := self._waiting[:_BATCH]:
+                    del self._waiting[:_BATCH]
+                    yield b"".join(batch)
+                if self._overrun:
                     return
-                if self._bookmarks and now >= bookmark_at:
-                    bookmark_at = now + BOOKMARK_EVERY
-                    yield self._bookmark()
-                    continue
+                # One alarm for many waits, because most end with an event long before.
                 if self._alarm is None:
-                    # One for many waits, because most end with an event long before.
+                    now = loop.time()
+                    if now >= ends_at:
+                        return
+                    if self._bookmarks and now >= bookmark_at:
+                        bookmark_at = now + BOOKMARK_EVERY
+                        yield self._bookmark()
+                        continue
                     due = min(ends_at, bookmark_at) if self._bookmarks else ends_at
                     self._alarm = loop.call_at(due, self._ring)
-                self._wake.clear()
-                await self._wake.wait()
+                self._idle = loop.create_future()
+                await self._idle
         finally:
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -207,7 +215,7 @@ class Watcher:
 
     def _ring(self) -> None:
         self._alarm = None
-        self._wake.set()
+        self._wake()
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
         meta: Object = {"resourceVersion": str(self._store.version)}

@@ -265,14 +265,13 @@ class Store:
             self._forgotten = self._history[0].version
         self._history.append(commit)
         self._listed[commit.storage] = None
-        self._undelivered.append(commit)
-        if not self._is_delivering:
-            self._deliver()
-
-    def _deliver(self) -> None:
-        """A follower may commit something itself; all see that after what it followed."""
+        if self._is_delivering:
+            # A follower has committed something itself; all see that after what it followed.
+            self._undelivered.append(commit)
+            return
         self._is_delivering = True
         try:
+            self._tell(commit)
             while self._undelivered:
                 self._tell(self._undelivered.popleft())
         finally:
