@@ -345,35 +345,26 @@ class KubeClient:
                 "the moment until which it is allowed"
             ) from None
 
-    async def _carry_out(self, call: Call, deadline: float, exchange: _Exchange[T]) -> T:
-        """One answer of the API; credentials that do not serve are fetched anew, once.
+    async def _carry_out(
+        self,
+        call: Call,
+        deadline: float,
+        exchange: _Exchange[T],
+        refused: tuple[Grant, KubeError] | None = None,
+    ) -> T:
+        """One answer of the API. Gives every address its chance, as far as the call may be sent
+        again; each is judged by what comes of it.
 
-        A token that it refuses may have been replaced, and so may the authority that signed the
-        certificate which we do not trust. In both cases nothing was carried out.
+        Credentials that do not serve are fetched anew, once: a token that the API refuses may have
+        been replaced, and so may the authority that signed the certificate which we do not trust.
+        In both cases nothing was carried out.
         """
-        refused: Grant | None = None
-        refusal: errors.Unauthorized | errors.Untrusted | None = None
-        while True:
-            try:
-                grant = await waiting.by(deadline, self.access.grant())
-            except TimeoutError:
-                raise errors.Unreachable(
-                    f"{call.name}: no credentials within {call.timeout:g} s from "
-                    f"{self.access.origin}"
-                ) from None
-            if refusal is not None and grant == refused:
-                raise refusal
-            try:
-                return await self._reach(call, grant, deadline, exchange)
-            except (errors.Unauthorized, errors.Untrusted) as error:
-                self.access.refused(grant)
-                if refusal is not None:
-                    raise
-                refused, refusal = grant, error
-
-    async def _reach(self, call: Call, grant: Grant, deadline: float, exchange: _Exchange[T]) -> T:
-        """Gives every address its chance, as far as the call may be sent again. Each is judged by
-        what comes of it."""
+        try:
+            grant = await waiting.by(deadline, self.access.grant())
+        except TimeoutError:
+            raise self._no_credentials(call) from None
+        if refused is not None and grant == refused[0]:
+            raise refused[1]
         loop = asyncio.get_running_loop()
         began = loop.time()
         turns = Turns(self.addresses, began)
@@ -384,19 +375,29 @@ class KubeClient:
                 answer = await exchange(attempt)
                 if isinstance(answer, Response) and not 200 <= answer.status < 300:
                     raise self._refusal(attempt, answer)
-            except (seam_errors.TransportError, errors.ApiError) as error:
-                failure = self._unserved(attempt, error)
-            else:
                 self.addresses.worked(turn.base)
                 return answer
-            failures.append(failure)
+            except (seam_errors.TransportError, errors.ApiError) as error:
+                failure = self._unserved(attempt, error)
             if not _may_go_on(call, failure):
-                raise failure
+                failures = [failure]
+                break
+            failures.append(failure)
             now = loop.time()
             if isinstance(failure, errors.Unreachable):
                 turns.unreached(turn, now - began)
             began = now
-        raise _summed_up(call, failures)
+        failure = _summed_up(call, failures)
+        if isinstance(failure, errors.Unauthorized | errors.Untrusted):
+            self.access.refused(grant)
+            if refused is None:
+                return await self._carry_out(call, deadline, exchange, (grant, failure))
+        raise failure
+
+    def _no_credentials(self, call: Call) -> errors.Unreachable:
+        return errors.Unreachable(
+            f"{call.name}: no credentials within {call.timeout:g} s from {self.access.origin}"
+        )
 
     def _unserved(
         self, attempt: _Attempt, error: seam_errors.TransportError | errors.ApiError
