@@ -11,6 +11,7 @@ import contextvars
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextvars import Context
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from backstay.seam.errors import ConnectionLost
@@ -210,4 +211,13 @@ def _is_lost(link: Link, exchange: Exchange) -> bool:
 
 
 def lower(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return dict(zip(map(str.lower, headers), headers.values(), strict=True))
+    """The same, with names in lower case."""
+    if _are_lower(tuple(headers)):
+        return headers
+    return {name.lower(): value for name, value in headers.items()}
+
+
+# The same few come again and again, and nearly all are so already.
+@lru_cache(maxsize=1024)
+def _are_lower(names: tuple[str, ...]) -> bool:
+    return all(name == name.lower() for name in names)

@@ -13,6 +13,7 @@ the ``Fate`` of a single request.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextvars import Context
 
@@ -154,8 +155,9 @@ class Wires:
         )
 
     def _is_walled_off(self, source: str, target: str) -> bool:
-        apart = source.partition("/")[0] != target.partition("/")[0]
-        return apart and (source in self._mute or target in self._deaf)
+        if source not in self._mute and target not in self._deaf:
+            return False
+        return source.partition("/")[0] != target.partition("/")[0]
 
     def join(self, one: str, other: str) -> bool:
         """Whether there is a way there and back, as a new connection needs it."""
@@ -380,15 +382,18 @@ class Exchange:
         """Who waits for news of it beyond this ``loop.time()`` of the caller gets a
         ``TimeoutError``."""
         self.over_time = False
-        self._patience.lasts(self, deadline)
+        patience = self._patience
+        patience.deadlines[self] = deadline
+        if deadline < patience.looks_at:
+            patience.look(deadline, self.loop)
 
     def was_heard(self) -> None:
         """Nobody waits for it now."""
-        self._patience.is_over(self)
+        self._patience.deadlines.pop(self, None)
 
     def finish(self) -> None:
         """The answer was read to its end."""
-        self.was_heard()
+        self._patience.deadlines.pop(self, None)
         self.link.exchanges.pop(self, None)
         if self._cut_at is not None:
             self._cut_at.cancel()
@@ -447,31 +452,28 @@ class Patience:
     looks who still waits, and goes on to the next deadline.
     """
 
-    __slots__ = ("_deadlines", "_timer")
+    __slots__ = ("_timer", "deadlines", "looks_at")
 
     def __init__(self) -> None:
-        self._deadlines: dict[Exchange, float] = {}
+        self.deadlines: dict[Exchange, float] = {}
+        self.looks_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def lasts(self, exchange: Exchange, deadline: float) -> None:
-        self._deadlines[exchange] = deadline
-        if self._timer is None:
-            self._timer = exchange.loop.call_at(deadline, self._look, exchange.loop)
-        elif deadline < self._timer.when():
+    def look(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Sooner than it would."""
+        if self._timer is not None:
             self._timer.cancel()
-            self._timer = exchange.loop.call_at(deadline, self._look, exchange.loop)
-
-    def is_over(self, exchange: Exchange) -> None:
-        self._deadlines.pop(exchange, None)
+        self.looks_at = at
+        self._timer = loop.call_at(at, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for exchange in [each for each, deadline in self._deadlines.items() if deadline <= now]:
-            del self._deadlines[exchange]
+        for exchange in [each for each, deadline in self.deadlines.items() if deadline <= now]:
+            del self.deadlines[exchange]
             exchange.expire()
-        self._timer = None
-        if self._deadlines:
-            self._timer = loop.call_at(min(self._deadlines.values()), self._look, loop)
+        self._timer, self.looks_at = None, math.inf
+        if self.deadlines:
+            self.look(min(self.deadlines.values()), loop)
 
 
 def name_of(lane: Lane | None) -> str:
