@@ -352,7 +352,10 @@ class FailoverLoop:
 
     def _laps_of(self, snapshot: Snapshot) -> Laps:
         facts = snapshot.facts
-        return self._laps.setdefault(facts.name, Laps(facts, snapshot.life.state))
+        known = self._laps.get(facts.name)
+        if known is None:
+            known = self._laps[facts.name] = Laps(facts, snapshot.life.state)
+        return known
 
     def _take_stock(
         self, snapshot: Snapshot, decision: Decision, incident: OpenIncident, outcome: Outcome
@@ -386,7 +389,7 @@ class FailoverLoop:
         pause = _reading_pause(snapshot, now)
         is_over = snapshot.life.state is Life.RECOVERED and not incident.unfinished()
         owes = self._volumes.owes(name, incident) or self._witnesses.are_awaited(name)
-        if not is_over or owes or decision.releases or decision.rescues or pause < _LATER:
+        if pause < _LATER or not is_over or owes or not decision.leaves_all:
             return Done()
         self._at_rest.add(name)
         self._quiet_since.pop(name, None)

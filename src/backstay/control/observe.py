@@ -26,7 +26,7 @@ from backstay.sources.lookups import Details
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
 from backstay.sources.testimony import Source
-from backstay.sources.workloads import assemble, describe, read_pods
+from backstay.sources.workloads import NodePods, assemble, describe, read_pods
 
 _DOWN = (Life.SUSPECT, Life.LOST, Life.PROVEN)
 _LOST = (Life.LOST, Life.PROVEN, Life.RECOVERED)
@@ -41,6 +41,8 @@ class Watched:
 
     life: NodeLife
     workloads: tuple[Workload, ...] | None = None
+    pods: NodePods | None = None
+    """What the workloads were put together from, with the details."""
     details: Details | None = None
     described: frozenset[str] = frozenset()
     proven: bool = False
@@ -131,6 +133,9 @@ class Observer:
         if watched.details is None or watched.details.unread or not uids <= watched.described:
             watched.details = await describe(self._client, pods, opt_in=self.opt_in)
             watched.described = uids
+        elif pods == watched.pods:
+            return
+        watched.pods = pods
         found = assemble(name, pods, watched.details, opt_in=self.opt_in)
         if found != watched.workloads:
             watched.workloads = found
@@ -255,7 +260,7 @@ class Observer:
         if watched.life.state in (Life.HEALTHY, Life.SUSPECT, Life.RETURNING):
             watched.proven = watched.recovered = False
         if watched.life.state is Life.HEALTHY:
-            watched.workloads = watched.details = None
+            watched.workloads = watched.pods = watched.details = None
         if (facts.name in self.down) is not (watched.life.state in _DOWN):
             self.down ^= {facts.name}
             self._tell_sources()

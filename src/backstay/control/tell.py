@@ -53,6 +53,8 @@ class Teller:
         self._said: dict[str, dict[str, Why]] = {}
         self._incidents: dict[str, str] = {}
         self._untold: dict[str, dict[str, Why]] = {}
+        self._told: dict[str, tuple[Workload, ...]] = {}
+        """The workloads of each node of which nothing else was said since it was decided."""
 
     def begin(self) -> None:
         """Of a term: whoever leads tells what it decides, whatever was decided before it."""
@@ -61,6 +63,9 @@ class Teller:
     def decided(self, snapshot: Snapshot, decision: Decision, now: float) -> None:
         """What is new about it."""
         frame = self._frames.of(snapshot, decision, now)
+        if frame is None and self._told.get(decision.node) is snapshot.workloads:
+            return
+        self._told[decision.node] = snapshot.workloads
         if frame is not None:
             self._box.note(frame)
             if self._recorder is not None:
@@ -99,6 +104,7 @@ class Teller:
 
     def say(self, why: Why, *, node: NodeFacts, workload: Workload | None = None) -> None:
         """Something was done, or could not be."""
+        self._told.pop(node.name, None)
         self._herald.say(why, node=node, workload=workload)
         with self._about(node.name):
             self._write(workload.key if workload is not None else "", why)
@@ -120,6 +126,7 @@ class Teller:
 
     def arrived(self, key: str, why: Why, *, node: NodeFacts, objects: Iterable[ObjectRef]) -> None:
         """A workload runs again, elsewhere, or is ready there."""
+        self._told.pop(node.name, None)
         self._metrics.decisions.add(why.code, "Recovered")
         self._herald.say_of(objects, why, node=node.name)
         with self._about(node.name):
@@ -132,6 +139,7 @@ class Teller:
 
     def forget(self, node: str) -> None:
         self._said.pop(node, None)
+        self._told.pop(node, None)
         self._untold.pop(node, None)
         self._herald.forget(node)
         self._frames.forget(node)

@@ -98,6 +98,11 @@ class Decision(msgspec.Struct, frozen=True):
         return tuple(v for v in self.verdicts if v.action in (Action.MIGRATE, Action.STOP))
 
     @property
+    def leaves_all(self) -> bool:
+        """Whether it asks for nothing, and holds nothing up."""
+        return all(verdict.action is Action.LEAVE for verdict in self.verdicts)
+
+    @property
     def releases(self) -> tuple[Verdict, ...]:
         return tuple(v for v in self.verdicts if v.action is Action.RELEASE)
 

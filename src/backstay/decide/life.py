@@ -70,7 +70,10 @@ def step(
 def shows_life(life: NodeLife, facts: NodeFacts) -> bool:
     """Whether the kubelet has been heard of since suspicion began."""
     suspected = life.suspected_at
-    return _after(facts.lease_changed_at, suspected) or _after(facts.status_changed_at, suspected)
+    if suspected is None:
+        return False
+    lease, status = facts.lease_changed_at, facts.status_changed_at
+    return (lease is not None and lease > suspected) or (status is not None and status > suspected)
 
 
 def guests_alive(life: NodeLife, facts: NodeFacts, times: Times) -> bool:
@@ -79,9 +82,10 @@ def guests_alive(life: NodeLife, facts: NodeFacts, times: Times) -> bool:
     It beats once in a minute or two. One that has not been heard of for longer than that has died
     as well: what it said once must not hold a guest for ever.
     """
-    if shows_life(life, facts) or not _after(facts.heartbeat_changed_at, life.suspected_at):
+    beat, suspected = facts.heartbeat_changed_at, life.suspected_at
+    if beat is None or suspected is None or beat <= suspected or shows_life(life, facts):
         return False
-    return facts.looked_at - (facts.heartbeat_changed_at or 0.0) < times.heartbeat
+    return facts.looked_at - beat < times.heartbeat
 
 
 def silence(facts: NodeFacts) -> float:
@@ -91,10 +95,6 @@ def silence(facts: NodeFacts) -> float:
         return 0.0
     heard = max(facts.lease_changed_at or 0.0, facts.status_changed_at or 0.0)
     return max(0.0, facts.looked_at - max(facts.lease_seen_at, heard))
-
-
-def _after(seen: float | None, moment: float | None) -> bool:
-    return seen is not None and moment is not None and seen > moment
 
 
 def _reborn(life: NodeLife, facts: NodeFacts, now: float) -> NodeLife:

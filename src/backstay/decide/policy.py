@@ -25,6 +25,7 @@ from backstay.model.workload import Workload
 
 T = TypeVar("T")
 
+_SHIPPED = Policy()
 _CLUSTER = "BackstayConfig cluster"
 _BUILT_IN = "default"
 
@@ -80,6 +81,8 @@ class _Asked:
         self._rules = rules
 
     def get(self, field: str, caution: Callable[[T], int], *, default: T) -> T:
+        if not self._rules:
+            return self.left_to(field, default)
         found: list[tuple[AvailabilityRule, T]] = [
             (rule, value) for rule in self._rules if (value := getattr(rule, field)) is not None
         ]
@@ -96,7 +99,7 @@ class _Asked:
         return value
 
     def left_to(self, field: str, value: T) -> T:
-        built_in = getattr(Policy(), field, None)
+        built_in = getattr(_SHIPPED, field, None)
         self.origins[field] = _BUILT_IN if value == built_in else _CLUSTER
         return value
 

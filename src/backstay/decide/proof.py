@@ -41,6 +41,7 @@ VANTAGES = 2
 """From so many places a node must be seen to be silent before it is presumed dead."""
 
 _SHARED = "ReadWriteMany"
+_SHIPPED_PATIENCE = Times().presume
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +69,7 @@ def proofs(heard: Heard, now: float, *, times: Times) -> tuple[Evidence, ...]:
         if evidence.kind.scope is not Scope.NODE
         or not (alive or (disputed and not _outweighs(evidence, heard)))
     ]
-    ranks = list(Strength)
-    return tuple(sorted(found, key=lambda each: ranks.index(each.kind.strength)))
+    return tuple(sorted(found, key=lambda each: each.kind.strength.rank))
 
 
 def best(proofs: Sequence[Evidence], workload: Workload, terms: Terms) -> Evidence | None:
@@ -380,7 +380,7 @@ def why_not_presumed(heard: Heard, now: float, *, times: Times) -> str | None:
 
 def presumed_after(policy: Policy, times: Times) -> float:
     """The configuration can ask for more patience than the floor, never for less."""
-    return max(times.presume, policy.presume_after * times.presume / Times().presume)
+    return max(times.presume, policy.presume_after * times.presume / _SHIPPED_PATIENCE)
 
 
 def sound_silences(heard: Heard, now: float, times: Times) -> list[Silence]:

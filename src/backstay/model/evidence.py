@@ -37,8 +37,15 @@ class Strength(StrEnum):
     """Silence, or the word of another program: it takes the owner's consent to act on it."""
 
     def suffices(self, minimum: "Strength") -> bool:
-        ranks = list(Strength)
-        return ranks.index(self) <= ranks.index(minimum)
+        return self.rank <= minimum.rank
+
+    @property
+    def rank(self) -> int:
+        """The strongest has the lowest."""
+        return _RANKS[self]
+
+
+_RANKS = {strength: rank for rank, strength in enumerate(Strength)}
 
 
 class EvidenceKind(StrEnum):

@@ -36,13 +36,15 @@ class Catalogue(Enum):
 
     @property
     def entry(self) -> Entry:
-        entry: Entry = self.value
+        # Not by ``value``, nor ``name`` below: those are looked up by Python code, at every look.
+        entry: Entry = self._value_
         return entry
 
     def because(self, **about: object) -> Why:
         """Filled in. A name that the entry needs and is not given is a bug, and raises."""
         entry = self.entry
-        return Why(self.name, entry.sentence.format(**about), entry.next.format(**about))
+        then = entry.next.format(**about) if entry.next else ""
+        return Why(self._name_, entry.sentence.format(**about), then)
 
 
 class Reason(Catalogue):

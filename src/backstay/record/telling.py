@@ -103,24 +103,25 @@ def told(
     lines += [_found(each) for each in decision.evidence if not _is_known(status.evidence, each)]
     lines += [*moments, *_changes(status.workloads, workloads)]
     why = _next_step(why, workloads)
-    return bounded(
-        msgspec.structs.replace(
-            status,
-            state=life.state.value,
-            code=why.code,
-            sentence=why.sentence,
-            next=why.next,
-            mode=mode.value,
-            epoch=max(epoch, status.epoch),
-            opened_at=status.opened_at or now_text,
-            evidence=evidence,
-            stages=_stages(status.stages, stages),
-            workloads=workloads,
-            timeline=_timeline(status.timeline, lines, now_text),
-            held=sum(record.progress is Progress.HELD for record in workloads),
-            recovered=sum(record.progress is Progress.RECOVERED for record in workloads),
-        )
+    progress = [record.progress for record in workloads]
+    now = msgspec.structs.replace(
+        status,
+        state=life.state.value,
+        code=why.code,
+        sentence=why.sentence,
+        next=why.next,
+        mode=mode.value,
+        epoch=max(epoch, status.epoch),
+        opened_at=status.opened_at or now_text,
+        evidence=evidence,
+        stages=_stages(status.stages, stages),
+        workloads=workloads,
+        timeline=_timeline(status.timeline, lines, now_text) if lines else status.timeline,
+        held=progress.count(Progress.HELD),
+        recovered=progress.count(Progress.RECOVERED),
     )
+    # As a rule; and what was written fits into the API.
+    return status if now == status else bounded(now)
 
 
 def intended(status: IncidentStatus, intent: Intent) -> IncidentStatus:
@@ -310,10 +311,10 @@ def _moved(key: str, before: WorkloadRecord | None, advance: Advance) -> Workloa
 
 
 def _same_or_new(old: WorkloadRecord, new: WorkloadRecord) -> WorkloadRecord:
-    if (old.progress, old.uids, old.ready) != (new.progress, new.uids, new.ready):
+    if old is new or (old.progress, old.uids, old.ready) != (new.progress, new.uids, new.ready):
         return new
-    said = (Why(record.code, record.sentence, record.next) for record in (old, new))
-    return old if same_why(*said) else new
+    said = Why(old.code, old.sentence, old.next)
+    return old if same_why(said, Why(new.code, new.sentence, new.next)) else new
 
 
 def _held_first(records: tuple[WorkloadRecord, ...]) -> tuple[WorkloadRecord, ...]:

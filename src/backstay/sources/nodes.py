@@ -197,23 +197,19 @@ class NodeSource:
     async def _look_once(self) -> None:
         started = asyncio.get_running_loop().time()
         try:
-            sights = await self._list_leases()
+            # Any cached state will do: an old one shows no change, and acting takes a quorum read.
+            reply = await self._client.list(
+                LEASES, namespace=LEASE_NAMESPACE, resource_version="0", timeout=_TIMEOUT
+            )
+            page = _LEASES.page(reply.body, call=reply.call)
         except KubeError as error:
             if self.trouble is None:
                 _log.warning("cannot look at the nodes' leases: %s", error)
             self.trouble = error
             return
         self.trouble = None
-        self._take(sights, started)
-
-    async def _list_leases(self) -> list[LeaseSight]:
-        # Any cached state will do: an old one shows no change, and acting takes a quorum read.
-        reply = await self._client.list(
-            LEASES, namespace=LEASE_NAMESPACE, resource_version="0", timeout=_TIMEOUT
-        )
-        page = _LEASES.page(reply.body, call=reply.call)
         self._saw(page.version)
-        return page.rows
+        self._take(page.rows, started)
 
     def _take(self, sights: list[LeaseSight], started: float) -> None:
         if self._looked_at is not None and started - self._looked_at > _GAP * self._interval:

@@ -96,7 +96,7 @@ class OperatorSource:
 
     def confirmations(self, node: str) -> tuple[Confirmation, ...]:
         rows = self.confirmed.by_index("node", node)
-        return tuple(self._confirmation(row) for row in rows)
+        return tuple(map(self._confirmation, rows))
 
     async def look_closely(self, node: str) -> tuple[Policy, tuple[Confirmation, ...]]:
         """Quorum reads of the API's version, of the configuration, and of the confirmations that we

@@ -148,7 +148,8 @@ class Past:
     @property
     def words(self) -> str:
         """How it shows that the API was rolled back; empty if it was not."""
-        return self.rolled_back.words if self.rolled_back is not None else ""
+        known = self._memory.rolled_back
+        return "" if known is None else known.words
 
     @property
     def remark(self) -> str | None:
