@@ -52,6 +52,8 @@ def key_element(*key: Any) -> str:
 
 def ordered(node: FieldSet) -> FieldSet:
     """The same node with its elements in the server's order."""
+    if len(node) < 2:
+        return node
     elements = tuple(node)
     in_order = _sorted(elements)
     return node if in_order == elements else {element: node[element] for element in in_order}
@@ -124,9 +126,9 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """
     result: FieldSet | None = None
     for element, theirs in right.items():
-        ours = left.get(element)
-        if ours is None:
+        if element not in left:
             continue
+        ours = left[element]
         node = _remaining(ours, theirs)
         if node is ours:
             continue
@@ -178,10 +180,11 @@ def without(left: FieldSet, right: FieldSet) -> FieldSet:
     """``left`` without the members of ``right`` and without everything below them."""
     kept = {}
     for element, ours in left.items():
-        theirs = right.get(element)
-        if theirs is None:
+        if element not in right:
             kept[element] = ours
-        elif not is_member(theirs):
+            continue
+        theirs = right[element]
+        if not is_member(theirs):
             node = _normal(without(ours, theirs)) if ours else ours
             if node is not None:
                 kept[element] = node

@@ -246,8 +246,9 @@ def _changes(
 
 def _claims_for_update(before: Object | None, after: Object, subresource: str) -> Claims:
     """Clients that know nothing of managed fields drop them, and others may edit them."""
-    kept, sent = (_meta(obj or {}).get("managedFields") for obj in (before, after))
-    if sent is None or sent == kept or subresource:
+    kept = _meta(before).get("managedFields") if before is not None else None
+    sent = _meta(after).get("managedFields")
+    if sent is None or sent is kept or sent == kept or subresource:
         return _read(kept)
     if sent in ([], [{}]):
         return {}

@@ -62,10 +62,9 @@ class Shape:
     """
 
     __slots__ = (
-        "_children",
-        "_types",
         "associative",
         "atomic",
+        "children",
         "is_list",
         "is_map",
         "item",
@@ -75,6 +74,7 @@ class Shape:
         "scalars",
         "schema",
         "typed",
+        "types",
     )
 
     def __init__(self, schema: Schema, types: Types) -> None:
@@ -88,27 +88,14 @@ class Shape:
         self.keys = tuple(sorted(schema.keys)) if schema.kind == "map" else ()
         self.only_key = itemgetter(*self.keys) if len(self.keys) == 1 else None
         self.scalars = _SCALARS[schema.type]
-        self._types = types
-        self._children: dict[str, Shape] = {}
+        self.types = types
+        self.children = _Children(self)
         self.item = self if schema.list is None else shape_of(schema.list, types)
-
-    def child(self, key: str) -> "Shape | None":
-        """The shape of a field; None if the schema does not allow it."""
-        found = self._children.get(key)
-        if found is None:
-            schema = self.schema
-            node = (schema.fields or {}).get(key, schema.map)
-            if node is None:
-                return self if not self.typed else None
-            found = shape_of(node, self._types)
-            if self.declares(key):
-                self._children[key] = found
-        return found
 
     @property
     def free(self) -> "Shape":
         """The shape of what nobody declared."""
-        return shape_of(ANY, self._types)
+        return shape_of(ANY, self.types)
 
     def declares(self, key: str) -> bool:
         """Whether it is a struct with this field."""
@@ -121,6 +108,25 @@ class Shape:
     def always_has(self, key: str) -> bool:
         """Whether every object of the type has this field, with a zero value if need be."""
         return (self.schema.fields or {}).get(key, ANY).always
+
+
+class _Children(dict[str, Shape | None]):
+    """The shapes of fields, None for one that the schema does not allow. Made when first asked for;
+    those of declared fields are kept, because a walk asks for them at every step."""
+
+    def __init__(self, parent: Shape) -> None:
+        self._parent = parent
+
+    def __missing__(self, key: str) -> Shape | None:
+        parent = self._parent
+        schema = parent.schema
+        node = (schema.fields or {}).get(key, schema.map)
+        if node is None:
+            return parent if not parent.typed else None
+        found = shape_of(node, parent.types)
+        if parent.declares(key):
+            self[key] = found
+        return found
 
 
 def _is_loose(schema: Schema) -> bool:
@@ -170,7 +176,7 @@ def plan_for(shape: Shape, said: tuple[Any, ...], *, stored: bool = False) -> Pl
     node: FieldSet = {}
     parts = []
     for key, kind in sorted(zip(keys, kinds, strict=True)):
-        child = shape.child(key)
+        child = shape.children[key]
         if child is None and stored:
             child = shape.free
         if child is None or not (stored or fits(kind, child)):

@@ -158,7 +158,7 @@ def violations(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
         yield f"{path}: {_expected(value, shape)}"
     elif kind is dict:
         for key, item in value.items():
-            below = shape.child(key)
+            below = shape.children[key]
             if below is None:
                 yield f"{path}.{key}: field not declared in schema"
             else:
@@ -227,8 +227,6 @@ def changes(before: Object, after: Object, shape: Shape) -> tuple[FieldSet, Fiel
 
 
 def _compare(old: Any, new: Any, shape: Shape) -> Nodes:
-    if old is _MISSING:
-        return _whole(new, shape), None
     if old == new and (not shape.loose or same(old, new)):
         return None, None
     if type(old) is dict or type(new) is dict:
@@ -254,17 +252,18 @@ def _compare_maps(old: Object, new: Object, shape: Shape) -> Nodes:
     written: FieldSet = {}
     removed: FieldSet = {}
     for key, value in new.items():
-        before = old.get(key, _MISSING)
-        if before is not value:
-            put, gone = _compare(before, value, shape.child(key) or shape.free)
+        if key not in old:
+            written["f:" + key] = _whole(value, shape.children[key] or shape.free)
+        elif old[key] is not value:
+            put, gone = _compare(old[key], value, shape.children[key] or shape.free)
             if put is not None:
                 written["f:" + key] = put
             if gone is not None:
                 removed["f:" + key] = gone
     for key, value in old.items():
         if key not in new:
-            removed["f:" + key] = _whole(value, shape.child(key) or shape.free)
-    return _node(written), _node(removed)
+            removed["f:" + key] = _whole(value, shape.children[key] or shape.free)
+    return ordered(written) if written else None, ordered(removed) if removed else None
 
 
 def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Nodes:
@@ -277,7 +276,7 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Nodes:
             written[element] = put
         if gone is not None:
             removed[element] = gone
-    return _node(written), _node(removed)
+    return ordered(written) if written else None, ordered(removed) if removed else None
 
 
 def _compare_items(old: Sequence[Any], new: Sequence[Any], shape: Shape) -> Nodes:
@@ -315,12 +314,6 @@ def _whole(value: Any, shape: Shape) -> FieldSet:
     return LEAF
 
 
-def _node(elements: FieldSet) -> FieldSet | None:
-    if len(elements) > 1:
-        return ordered(elements)
-    return elements or None
-
-
 def created(obj: Object, shape: Shape) -> FieldSet:
     """The fields that whoever creates ``obj`` owns: all that a blank object has not."""
     return _beyond_blank(obj, shape) or {}
@@ -328,11 +321,12 @@ def created(obj: Object, shape: Shape) -> FieldSet:
 
 def _beyond_blank(obj: Object, shape: Shape) -> FieldSet | None:
     node: FieldSet = {}
+    declared = shape.schema.fields or {}
     for key in sorted(obj):
         value = obj[key]
-        below = shape.child(key) or shape.free
+        below = shape.children[key] or shape.free
         child: FieldSet | None
-        if not shape.always_has(key):
+        if key not in declared or not declared[key].always:
             child = _whole(value, below)
         elif type(value) is dict and shape.default(key) == {}:
             child = _beyond_blank(value, below)
@@ -372,7 +366,7 @@ def _merged_map(old: Object, new: Object, shape: Shape) -> Object:
     for key, value in new.items():
         before = old.get(key, _MISSING)
         if before is not _MISSING:
-            value = merged(before, value, shape.child(key) or shape.free)
+            value = merged(before, value, shape.children[key] or shape.free)
         if value is not before:
             if result is None:
                 result = dict(old)
@@ -441,7 +435,7 @@ def removed(value: Any, fields: FieldSet, shape: Shape) -> Any:
             if below is None:
                 kept[key] = item
             elif not is_member(below):
-                kept[key] = removed(item, below, shape.child(key) or shape.free)
+                kept[key] = removed(item, below, shape.children[key] or shape.free)
     elif type(value) is list and shape.associative:
         kept = []
         for item in value:
@@ -500,7 +494,7 @@ def _step(element: str, shape: Shape) -> tuple[bool, Shape]:
     """Whether an element is a declared field, and the shape below it."""
     if element[0] == "f":
         name = element[2:]
-        return shape.declares(name), shape.child(name) or shape.free
+        return shape.declares(name), shape.children[name] or shape.free
     return False, shape.item
 
 
@@ -525,7 +519,7 @@ def decoded(value: Any, shape: Shape, old: Any = _MISSING) -> Any:
     before = old if type(old) is dict else {}
     result: Object = {}
     for key, entry in value.items():
-        below, known_entry = shape.child(key) or shape.free, before.get(key, _MISSING)
+        below, known_entry = shape.children[key] or shape.free, before.get(key, _MISSING)
         if not entry and below.typed and entry is not known_entry:
             entry = _decoded_blank(entry, shape, key, below)
             if entry is None:
