@@ -158,8 +158,8 @@ class Guard:
         await incident.intend(pods, epoch=term.epoch, not_after=term.require())
         if not await self._keep_scheduler_away(before, term):
             return Outcome(why=Reason.ProofExpired.because(node=node, because=_REPLACED))
-        await self._mark(targets, term)
-        told(Reason.BarrierRaised.because(node=node, count=len(pods)))
+        marked = await self._mark(targets, term)
+        told(Reason.BarrierRaised.because(node=node, count=marked))
         return await self._remove_what_is_proven(node, targets, term, told)
 
     async def succeed(
@@ -272,9 +272,11 @@ class Guard:
             not_after=term.require(),
         )
 
-    async def _mark(self, targets: Sequence[Workload], term: Term) -> None:
-        unmarked = [pod for workload in targets for pod in workload.pods if not pod.marked]
-        await self._each(unmarked, pod_verbs.mark, term)
+    async def _mark(self, targets: Sequence[Workload], term: Term) -> int:
+        """How many of their pods are marked then: one that has changed meanwhile is not."""
+        pods = [pod for workload in targets for pod in workload.pods]
+        done = await self._each([pod for pod in pods if not pod.marked], pod_verbs.mark, term)
+        return sum(pod.marked or pod.uid in done for pod in pods)
 
     async def _remove_what_is_proven(
         self, node: str, targets: Sequence[Workload], term: Term, told: Callable[[Why], None]

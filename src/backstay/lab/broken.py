@@ -226,8 +226,8 @@ class WithoutVersion(WithoutPreconditions):
 
 
 class WithoutGrace(Guard):
-    async def _mark(self, targets: Sequence[Workload], term: Term) -> None:
-        await super()._mark([_as_if_granted(each) for each in targets], term)
+    async def _mark(self, targets: Sequence[Workload], term: Term) -> int:
+        return await super()._mark([_as_if_granted(each) for each in targets], term)
 
 
 def _as_if_granted(workload: Workload) -> Workload:
@@ -252,8 +252,8 @@ class OverOthersTaints(Guard):
 
 
 class WithoutMark(Guard):
-    async def _mark(self, targets: Sequence[Workload], term: Term) -> None:
-        return
+    async def _mark(self, targets: Sequence[Workload], term: Term) -> int:
+        return 0
 
     def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:
         seen = msgspec.structs.replace(after, workloads=tuple(map(_as_if_marked, after.workloads)))

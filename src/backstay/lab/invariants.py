@@ -491,16 +491,18 @@ def _taken_from_the_living(commit: Commit, by: Asked, witness: Witness) -> str |
 
 
 def no_bystander(happening: Happening, witness: Witness) -> str | None:
-    """Also an attempt that the API refuses is one, unless it names a pod that is gone by now."""
+    """Also an attempt that the API refuses is one, unless it names a pod that is gone by now; and
+    of one that names an older version nobody can say that its owner had kept it from us by then."""
     if not asks_to_delete_a_pod(happening):
         return None
     assert isinstance(happening, Asked)
     live = witness.stored(PODS.label, happening.key[1], happening.key[0])
-    meant = (happening.body.get("preconditions") or {}).get("uid")
-    if live is None or (meant and meant != live["metadata"]["uid"]):
+    meant = happening.body.get("preconditions") or {}
+    if live is None or not _is_meant(live, meant, "uid"):
         return None
     node = node_of(live)
-    if (because := _kept_from_us(happening, live, node, witness)) is not None:
+    because = _kept_from_us(happening, live, node, witness)
+    if because is not None and _is_meant(live, meant, "resourceVersion"):
         return f"{happening.key[1]} was to be deleted, and {because}"
     machine = witness.node(node)
     if machine is None or machine.boot_id is None or witness.is_shut_out(live):
@@ -510,6 +512,11 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
     if has_stopped(live, witness) or may_be_succeeded(live, happening, witness):
         return None
     return f"{happening.key[1]} was to be deleted, and {node} lives"
+
+
+def _is_meant(live: Json, meant: Json, field: str) -> bool:
+    """Whether a request to which that is a condition can be about what there is."""
+    return not meant.get(field) or bool(meant[field] == live["metadata"][field])
 
 
 def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | None:
