@@ -212,12 +212,12 @@ def _is_lost(link: Link, exchange: Exchange) -> bool:
 
 def lower(headers: Mapping[str, str]) -> Mapping[str, str]:
     """The same, with names in lower case."""
-    if _are_lower(tuple(headers)):
-        return headers
-    return {name.lower(): value for name, value in headers.items()}
+    names = tuple(headers)
+    lowered = _lower_names(names)
+    return headers if lowered == names else dict(zip(lowered, headers.values(), strict=True))
 
 
-# The same few come again and again, and nearly all are so already.
+# The same few come again and again.
 @lru_cache(maxsize=1024)
-def _are_lower(names: tuple[str, ...]) -> bool:
-    return all(name == name.lower() for name in names)
+def _lower_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(str.lower, names))

@@ -286,6 +286,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         stand_in: asyncio.Handle = handle
         return stand_in
 
+    # Every future asks for it, and there is no more to be known about a world that can be repeated.
+    get_debug = staticmethod(bool)
+
     # There are no threads that it could be called from.
     call_soon_threadsafe = call_soon
 

@@ -44,7 +44,17 @@ from backstay.seam.transport import Request, Response, Stream, Transport
 from backstay.sim.doorkeeper import Doorkeeper, lower
 from backstay.sim.fate import ALL_WELL, Attempt, Fate, Fates
 from backstay.sim.lane import LANE, Lane, current_lane
-from backstay.sim.wire import Exchange, Head, Link, Patience, Sent, Wires, name_of, true_time
+from backstay.sim.wire import (
+    Exchange,
+    Head,
+    Latency,
+    Link,
+    Patience,
+    Sent,
+    Wires,
+    name_of,
+    true_time,
+)
 
 __all__ = ["Contact", "Link", "Network", "Sent"]
 
@@ -234,6 +244,9 @@ class Contact:
         self.met_at, self.in_vain_since = now, None
 
 
+_NO_LATENCY = Latency(0.0, 0.0, lambda: 0.0)
+
+
 def _nothing_happens(_: Attempt) -> Fate:
     return ALL_WELL
 
@@ -245,7 +258,7 @@ class Network:
         self,
         *,
         grace: float = 2.0,
-        latency: Callable[[], float] = lambda: 0.0,
+        latency: Latency = _NO_LATENCY,
         fate: Fates = _nothing_happens,
         keeps_record: bool = True,
     ) -> None:

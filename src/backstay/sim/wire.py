@@ -71,10 +71,24 @@ class Link:
             exchange.cut()
 
 
+class Latency:
+    """How long a piece is under way: ``least`` seconds, and by chance up to ``spread`` more."""
+
+    __slots__ = ("draw", "least", "spread")
+
+    def __init__(self, least: float, spread: float, draw: Callable[[], float]) -> None:
+        self.least = least
+        self.spread = spread
+        self.draw = draw
+
+    def __call__(self) -> float:
+        return self.least + self.spread * self.draw()
+
+
 class Wires:
     """Which process can reach which, and how long that takes. Processes go by their names."""
 
-    def __init__(self, latency: Callable[[], float]) -> None:
+    def __init__(self, latency: Latency) -> None:
         self.latency = latency
         self._blocked: set[tuple[str, str]] = set()
         self._mute: set[str] = set()
@@ -282,7 +296,10 @@ class Pipe:
         virtual = exchange.virtual
         now = exchange.loop.time() if virtual is None else virtual.true_time
         wires = exchange.wires
-        delay = exchange.link.delay + exchange.fate.delay + wires.latency()
+        latency = wires.latency
+        delay = exchange.link.delay + exchange.fate.delay
+        # As ``latency()`` has it: every piece on every wire asks for it.
+        delay += latency.least + latency.spread * latency.draw()
         if wires.slow:
             delay += wires.slowness(self.source, self.target)
         arrival = now + delay

@@ -30,7 +30,7 @@ from backstay.sim.lane import current_lane
 from backstay.sim.loop import VirtualLoop
 from backstay.sim.network import Network
 from backstay.sim.process import Main, Process
-from backstay.sim.wire import Wires, name_of
+from backstay.sim.wire import Latency, Wires, name_of
 
 T = TypeVar("T")
 
@@ -82,11 +82,9 @@ class World:
         self.faults = self.dice("faults")
         self.loop = VirtualLoop(self.dice("order"))
         network_chance = self.dice("network")
-        # Every piece on every wire asks for it.
-        least, spread = _LATENCY[0], _LATENCY[1] - _LATENCY[0]
-        self.network = Network(
-            latency=lambda: least + spread * network_chance.random(), keeps_record=False
-        )
+        least, most = _LATENCY
+        latency = Latency(least, most - least, network_chance.random)
+        self.network = Network(latency=latency, keeps_record=False)
         self.processes: dict[str, Process] = {}
         self.log = Log(self.loop, level)
         self._scenario: asyncio.Task[Any] | None = None
