@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import TypeAlias
 
-from backstay.kube.queue import Again, Done, Result, WorkQueue
+from backstay.kube.limits import Backoff
 from backstay.kube.resource import EVENTS, Resource
 from backstay.seam.clock import Rng
 from backstay.sim.api import patches
@@ -28,6 +28,7 @@ from backstay.sim.api.operations import DeleteOptions, Operations, Write
 from backstay.sim.api.requests import Target
 from backstay.sim.api.status import Refusal
 from backstay.sim.api.store import Commit, Key, Stored
+from backstay.sim.kubevirt.hands import Hands
 from backstay.sim.kubevirt.names import Json
 
 _NAME = "virt-controller"
@@ -55,9 +56,8 @@ class Reconciler(ABC):
         self.store = operations.store
         self.rng = rng
         self._connected = connected
-        self._queue: WorkQueue[Key] = WorkQueue(
-            name, rng=rng, parallel=_PARALLEL, first_retry=_FIRST_RETRY, last_retry=_LAST_RETRY
-        )
+        self._hands: Hands | None = None
+        self._backoffs: dict[Key, Backoff] = {}
         self._context: Context | None = None
         self._last_arrival = 0.0
 
@@ -74,16 +74,17 @@ class Reconciler(ABC):
         """Looks at one object and does what is due; in how many seconds to look again, if so."""
 
     def add(self, key: Key) -> None:
-        self._queue.add(key)
+        if self._hands is not None:
+            self._hands.add(key)
 
     async def run(self) -> None:
         release = self.store.follow_each((each.label for each in self.hears), self.note)
-        self._context = copy_context()
+        self._hands, self._context = Hands(_PARALLEL, self._attempt), copy_context()
+        self._backoffs.clear()
         try:
-            self.begin()
-            await self._queue.run(self._attempt)
+            await self._hands.run(self.begin)
         finally:
-            self._context = None
+            self._hands = self._context = None
             release()
 
     def concerns(self, commit: Commit) -> bool:
@@ -111,12 +112,15 @@ class Reconciler(ABC):
         if self._context is not None:
             self.hear(commit)
 
-    async def _attempt(self, key: Key) -> Result:
+    async def _attempt(self, key: Key) -> float | None:
         try:
             wait = await self.reconcile(key)
         except Refusal:
-            return Again()
-        return Done() if wait is None else Again(wait)
+            if key not in self._backoffs:
+                self._backoffs[key] = Backoff(base=_FIRST_RETRY, cap=_LAST_RETRY, rng=self.rng)
+            return self._backoffs[key].next()
+        self._backoffs.pop(key, None)
+        return wait
 
     # Requests
 
