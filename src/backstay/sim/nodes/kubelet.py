@@ -76,7 +76,8 @@ class _Worker:
     stopping_since: float = 0.0
     gone: bool = False
     deleted: bool = False
-    dirty: bool = False
+    news: Report | None = None
+    """What the API is still to be told."""
     mounts: tuple[Mount, ...] | None = None
 
     @property
@@ -119,7 +120,8 @@ class Kubelet:
         worker = self._workers.get(pod.uid)
         if worker is None:
             worker = self._workers[pod.uid] = self._admit(pod, now)
-        elif _is_older(pod, worker.pod):
+        elif int(pod.version) <= int(worker.pod.version):
+            # A watch lags behind the answers to our own writes.
             return
         else:
             worker.pod = pod
@@ -206,7 +208,7 @@ class Kubelet:
 
         ``saw`` with the API's answer, ``deleted`` and ``unwanted`` say that it has.
         """
-        return [self._report(worker) for worker in self._workers.values() if worker.dirty]
+        return [worker.news for worker in self._workers.values() if worker.news is not None]
 
     def deleted(self, report: Report) -> None:
         """The API took our deletion; it is not repeated while somebody's finalizer holds on."""
@@ -217,7 +219,7 @@ class Kubelet:
     def unwanted(self, report: Report) -> None:
         """The API knows no such pod; if it ever did, its watch will say what became of it."""
         if worker := self._workers.get(report.pod.uid):
-            worker.dirty = False
+            worker.news = None
 
     # Inside
 
@@ -302,19 +304,18 @@ class Kubelet:
     def _note(self, worker: _Worker) -> None:
         """Decides whether there is news for the API, or nothing left to remember."""
         if not worker.gone:
-            report = self._report(worker)
-            worker.dirty = report.status is not None or report.delete
+            worker.news = self._report(worker)
         elif worker.step is Step.ENDED:
             del self._workers[worker.pod.uid]
             self._runtime.forget(worker.pod.uid)
         else:
-            worker.dirty = False
+            worker.news = None
 
-    def _report(self, worker: _Worker) -> Report:
+    def _report(self, worker: _Worker) -> Report | None:
         wanted = self._status(worker)
-        news = differs(wanted, worker.pod.status)
-        cleared = not self._runtime.has_sandbox(worker.pod.uid)
-        return Report(worker.pod, wanted if news else None, cleared and _deletable(worker))
+        status = wanted if differs(wanted, worker.pod.status) else None
+        delete = _deletable(worker) and not self._runtime.has_sandbox(worker.pod.uid)
+        return Report(worker.pod, status, delete) if status is not None or delete else None
 
     def _status(self, worker: _Worker) -> Json:
         uid = worker.pod.uid
@@ -346,8 +347,3 @@ def _restartable(pod: Pod, code: int) -> bool:
 
 def _deletable(worker: _Worker) -> bool:
     return worker.step is Step.ENDED and worker.pod.deleting and not worker.deleted
-
-
-def _is_older(pod: Pod, known: Pod) -> bool:
-    """A watch may lag behind the answer to our own last write."""
-    return int(pod.version) < int(known.version)
