@@ -40,6 +40,7 @@ from backstay.sim.cluster.desk import (
     is_deleting,
     is_over,
     is_ready,
+    key_of,
     taints_of,
 )
 from backstay.sim.cluster.timers import Timers
@@ -78,6 +79,10 @@ class AttachDetach(Controller[Turn]):
         self._detaching: set[str] = set()
         """The uids of the attachments that it has deleted itself."""
         self._syncs_from = 0.0
+        self._pods: dict[Key, set[Key]] = {}
+        """The pods that name each claim."""
+        self._attachments: dict[str, set[str]] = {}
+        """The names of the attachments of each volume."""
 
     def begin(self) -> None:
         self._unwanted_since.clear()
@@ -86,6 +91,12 @@ class AttachDetach(Controller[Turn]):
         self._attached.clear()
         self._detaching.clear()
         self._syncs_from = asyncio.get_running_loop().time()
+        self._pods.clear()
+        self._attachments.clear()
+        for pod in self._desk.all(PODS):
+            self._index_pod(pod)
+        for attachment in self._desk.all(ATTACHMENTS):
+            self._index_attachment(attachment)
         for volume in self._desk.all(VOLUMES):
             self.add((volume["metadata"]["name"], _NEWS))
 
@@ -93,15 +104,32 @@ class AttachDetach(Controller[Turn]):
         after = commit.after.object
         before = commit.before.object if commit.before else None
         if commit.storage == PODS:
-            if commit.deleted or before is None or _need(before) != _need(after):
+            if commit.deleted or before is None:
+                self._index_pod(after, gone=commit.deleted)
+                self._add_volumes_of(after)
+            elif _need(before) != _need(after):
                 self._add_volumes_of(after)
         elif commit.storage == NODES:
             if commit.deleted or before is None or _state(before) != _state(after):
                 self._add_volumes_on(after["metadata"]["name"])
         elif commit.storage == ATTACHMENTS:
+            if commit.deleted or before is None:
+                self._index_attachment(after, gone=commit.deleted)
             self.add((_volume_of(after), _NEWS))
         elif commit.storage == CLAIMS and after["spec"].get("volumeName"):
             self.add((after["spec"]["volumeName"], _NEWS))
+
+    def _index_pod(self, pod: Object, *, gone: bool = False) -> None:
+        """What it names is for good."""
+        key = key_of(pod)
+        for claim in claims_of(pod):
+            pods = self._pods.setdefault((key[0], claim), set())
+            pods.discard(key) if gone else pods.add(key)
+
+    def _index_attachment(self, attachment: Object, *, gone: bool = False) -> None:
+        names = self._attachments.setdefault(_volume_of(attachment), set())
+        name = attachment["metadata"]["name"]
+        names.discard(name) if gone else names.add(name)
 
     def _add_volumes_of(self, pod: Object) -> None:
         for name in claims_of(pod):
@@ -150,8 +178,8 @@ class AttachDetach(Controller[Turn]):
         """The attachments of a volume, by node."""
         return {
             attachment["spec"]["nodeName"]: attachment
-            for attachment in self._desk.all(ATTACHMENTS)
-            if _volume_of(attachment) == name
+            for each in sorted(self._attachments.get(name, ()))
+            if (attachment := self._desk.get(ATTACHMENTS, each)) is not None
         }
 
     def _missed(self, name: str, there: dict[str, Object]) -> set[str]:
@@ -185,12 +213,12 @@ class AttachDetach(Controller[Turn]):
         source, reference = volume["spec"].get("csi"), volume["spec"].get("claimRef")
         if source is None or reference is None or not self._needs_attaching(source["driver"]):
             return {}
+        claim = reference["namespace"], reference["name"]
         return {
             pod["spec"]["nodeName"]: pod
-            for pod in self._desk.all(PODS)
-            if pod["metadata"]["namespace"] == reference["namespace"]
+            for namespace, name in sorted(self._pods.get(claim, ()))
+            if (pod := self._desk.get(PODS, name, namespace)) is not None
             and pod["spec"].get("nodeName")
-            and reference["name"] in claims_of(pod)
             and not _has_ended(pod)
         }
 
