@@ -97,8 +97,6 @@ class _NumberedTask(asyncio.Task[T]):
     def __init__(self, number: int, lane: Lane, coro: _Coroutine[T], **options: Any) -> None:
         self.number = number
         self.lane = lane
-        # asyncio counts its own names through the whole program, from one run to the next.
-        options["name"] = options.get("name") or f"Task-{number}"
         super().__init__(coro, **options)
 
     def __hash__(self) -> int:
@@ -135,7 +133,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._collections = 0
         self._until_collection = _COLLECT_EVERY
         self._at_this_moment = 0
-        self.set_task_factory(self._new_task)
 
     # Time
 
@@ -300,13 +297,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return _NumberedFuture(loop=self)
 
-    def _new_task(
-        self, loop: asyncio.AbstractEventLoop, coro: _Coroutine[T], **options: Any
+    def create_task(
+        self, coro: _Coroutine[T], *, name: object = None, context: Context | None = None
     ) -> asyncio.Task[T]:
-        context: Context | None = options.get("context")
         lane = LANE.get(self._outside) if context is None else context.get(LANE, self._outside)
-        self._numbered += 1
-        return _NumberedTask(self._numbered, lane, coro, loop=loop, **options)
+        self._numbered = number = self._numbered + 1
+        # asyncio counts its own names through the whole program, from one run to the next.
+        name = name or f"Task-{number}"
+        return _NumberedTask(number, lane, coro, loop=self, name=name, context=context)
 
     def run_forever(self) -> None:
         automatic = gc.isenabled()

@@ -340,9 +340,9 @@ class Network:
         if listener is None and not (idle and not self.wires.has_power(name_of(host))):
             raise _refused(link)
         caller = LANE.get(None)
-        if caller not in self._patience:
-            self._patience[caller] = Patience()
-        patience = self._patience[caller]
+        patience = self._patience.get(caller)
+        if patience is None:
+            patience = self._patience[caller] = Patience(name_of(caller))
         exchange = Exchange(link, self.wires, fate, caller=caller, server=host, patience=patience)
         if listener is not None:
             listener.accept(exchange)

@@ -361,9 +361,9 @@ class Exchange:
         server: Lane | None,
         patience: "Patience",
     ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.virtual = self.loop if isinstance(self.loop, VirtualLoop) else None
-        self.began = self.now()
+        self.loop = loop = patience.loop
+        self.virtual = virtual = patience.virtual
+        self.began = loop.time() if virtual is None else virtual.true_time
         self.link = link
         self.wires = wires
         self.fate = fate
@@ -373,7 +373,7 @@ class Exchange:
         self.over_time = False
         self.is_reusable = True
         self._patience = patience
-        here, there = name_of(caller), name_of(server)
+        here, there = patience.caller, name_of(server)
         self.up = Pipe(self, here, there)
         self.up.on_end = self._caller_left
         self.down = Pipe(self, there, here)
@@ -402,7 +402,7 @@ class Exchange:
         patience = self._patience
         patience.deadlines[self] = deadline
         if deadline < patience.looks_at:
-            patience.look(deadline, self.loop)
+            patience.look(deadline)
 
     def was_heard(self) -> None:
         """Nobody waits for it now."""
@@ -463,34 +463,37 @@ class Exchange:
 
 
 class Patience:
-    """How long one caller waits for which of its exchanges, by its own clock.
+    """How long a ``caller`` waits for which of its exchanges, by its own clock.
 
     There is one timer for all of them, because nearly all are heard long before they have to be: it
     looks who still waits, and goes on to the next deadline.
     """
 
-    __slots__ = ("_timer", "deadlines", "looks_at")
+    __slots__ = ("_timer", "caller", "deadlines", "looks_at", "loop", "virtual")
 
-    def __init__(self) -> None:
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
+        self.loop = asyncio.get_running_loop()
+        self.virtual = self.loop if isinstance(self.loop, VirtualLoop) else None
         self.deadlines: dict[Exchange, float] = {}
         self.looks_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+    def look(self, at: float) -> None:
         """Sooner than it would."""
         if self._timer is not None:
             self._timer.cancel()
         self.looks_at = at
-        self._timer = loop.call_at(at, self._look, loop)
+        self._timer = self.loop.call_at(at, self._look)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
+    def _look(self) -> None:
+        now = self.loop.time()
         for exchange in [each for each, deadline in self.deadlines.items() if deadline <= now]:
             del self.deadlines[exchange]
             exchange.expire()
         self._timer, self.looks_at = None, math.inf
         if self.deadlines:
-            self.look(min(self.deadlines.values()), loop)
+            self.look(min(self.deadlines.values()))
 
 
 def name_of(lane: Lane | None) -> str:
