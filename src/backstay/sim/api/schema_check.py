@@ -10,9 +10,9 @@ not change is not held against it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from backstay.sim.api import causes, formats, gotext
 from backstay.sim.api.patches import same
@@ -84,7 +84,7 @@ _USUAL = frozenset({
 })  # fmt: skip
 """The words of a schema that leave nothing to check but the type and what is below."""
 
-_PLAIN: Mapping[str, Any] = {"string": str, "boolean": bool, "object": dict, "array": list}
+_OF_LENGTH = frozenset({"maxLength", "minLength", "pattern"})
 
 
 def _fits(schema: Json, value: Any, old: Any) -> bool:
@@ -93,18 +93,34 @@ def _fits(schema: Json, value: Any, old: Any) -> bool:
     at in the long way, and so is whatever does not fit."""
     if value is old or (old is not _UNKNOWN and same(old, value)):
         return True
-    kind: str = schema.get("type", "")
-    if kind not in _PLAIN or not schema.keys() <= _USUAL:
+    quick = _QUICK.get(schema.get("type", ""))
+    if quick is None or not schema.keys() <= quick.words:
         return not _of_any_age(schema, value, "", old)
-    if type(value) is not _PLAIN[kind]:
+    return type(value) is quick.type and quick.fits(schema, value, old)
+
+
+def _text_fits(schema: Json, value: str, _old: Any) -> bool:
+    if "enum" in schema and schema["enum"] and value not in schema["enum"]:
         return False
-    if kind == "array":
-        return _items_fit(schema, value, old)
-    return kind != "object" or _fields_fit(schema, value, old)
+    if "format" in schema and not formats.fits(schema["format"] or "", value):
+        return False
+    return _OF_LENGTH.isdisjoint(schema) or not _string(schema, value, "")
+
+
+def _whole_number_fits(schema: Json, value: int, _old: Any) -> bool:
+    width = _WIDTHS["int32" if schema.get("format") == "int32" else "int64"]
+    least, most = schema.get("minimum"), schema.get("maximum")
+    return (
+        -width <= value < width
+        and (least is None or value >= int(least))
+        and (most is None or value <= int(most))
+    )
 
 
 def _items_fit(schema: Json, value: list[Any], old: Any) -> bool:
-    items = schema.get("items")
+    items, most = schema.get("items"), schema.get("maxItems")
+    if most is not None and len(value) > most:
+        return False
     if items is None:
         return True
     before = _by_key(schema, old)
@@ -126,6 +142,23 @@ def _fields_fit(schema: Json, value: Mapping[str, Any], old: Any) -> bool:
                 return False
     required = schema.get("required")
     return not required or value.keys() >= set(required)
+
+
+class _Quick(NamedTuple):
+    """For the values of one type: the words that its quick check understands, and that check."""
+
+    type: type
+    words: frozenset[str]
+    fits: Callable[[Json, Any, Any], bool]
+
+
+_QUICK = {
+    "string": _Quick(str, _USUAL | _OF_LENGTH | {"enum", "format"}, _text_fits),
+    "integer": _Quick(int, _USUAL | {"format", "minimum", "maximum"}, _whole_number_fits),
+    "boolean": _Quick(bool, _USUAL, lambda _schema, _value, _old: True),
+    "array": _Quick(list, _USUAL | {"maxItems"}, _items_fit),
+    "object": _Quick(dict, _USUAL, _fields_fit),
+}
 
 
 # What is wrong

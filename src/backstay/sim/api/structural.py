@@ -116,11 +116,12 @@ def unknown(value: Any, node: Structural | None, path: str = "") -> Iterator[str
     for field, item in value.items():
         if node.is_resource and field in _OWN_FIELDS:
             continue
-        below, place = node.child(field), f"{path}.{field}" if path else field
-        if below is not None:
-            yield from unknown(item, below, place)
-        elif not node.preserves:
-            yield place
+        below = node.child(field)
+        if below is None:
+            if not node.preserves:
+                yield f"{path}.{field}" if path else field
+        elif type(item) in _COMPOUND:
+            yield from unknown(item, below, f"{path}.{field}" if path else field)
 
 
 def without_nulls(value: Any, node: Structural | None) -> Any:
@@ -134,10 +135,13 @@ def without_nulls(value: Any, node: Structural | None) -> Any:
         return value
 
     def kept(field: str, item: Any) -> Any:
+        if type(item) in _COMPOUND:
+            return without_nulls(item, node.child(field))
+        if item is not None:
+            return item
         below = node.child(field)
-        if item is None and below is not None and not below.nullable and below.default is None:
-            return _GONE
-        return without_nulls(item, below) if type(item) in _COMPOUND else item
+        may_be_null = below is None or below.nullable or below.default is not None
+        return item if may_be_null else _GONE
 
     return _changed_map(value, kept)
 
@@ -239,24 +243,27 @@ def coerced(value: Any, node: Structural | None) -> Any:
         return _changed_list(value, lambda item: coerced(item, node.items))
     if type(value) is not dict:
         return value
-
-    def kept(field: str, item: Any) -> Any:
-        below = coerced(item, node.child(field))
-        return known_metadata(below) if node.is_resource and field == "metadata" else below
-
-    return _changed_map(value, kept)
+    if node.resources:
+        value = _changed_map(value, lambda field, item: coerced(item, node.child(field)))
+    if node.is_resource and "metadata" in value:
+        meta = known_metadata(value["metadata"])
+        if meta is not value["metadata"]:
+            value = {**value, "metadata": meta}
+    return value
 
 
 def known_metadata(meta: Any) -> Any:
     if type(meta) is not dict:
         return meta
     known = facts().types[META].fields or {}
+    if meta.keys() <= known.keys():
+        return meta
     return _changed_map(meta, lambda field, item: item if field in known else _GONE)
 
 
 def incomplete(value: Any, node: Structural | None, path: str = "") -> Iterator[Cause]:
     """Resources that are part of this one, but do not say of what kind they are."""
-    if node is None or not (node.resources or node.is_resource):
+    if node is None or not node.resources:
         return
     if type(value) is list:
         for index, item in enumerate(value):
