@@ -196,6 +196,11 @@ class Guard:
         decided = self._plan(snapshot, owed, holdings)
         if not (decided.taint or decided.detach):
             return Freed(decided.settled, decided.said)
+        if not snapshot.facts.tainted:
+            # Somebody took it off. What is put there meanwhile may use these very volumes, so they
+            # are looked at again once that is over.
+            await self._keep_scheduler_away(snapshot, term)
+            return Freed()
         facts = snapshot.facts
         names = tuple(f"{ATTACHED}/{each.name}/{each.uid}" for each in decided.detach)
         if decided.taint:

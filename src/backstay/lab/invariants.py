@@ -23,7 +23,8 @@ Disarm                   nothing is taken away and no node tainted or fenced unl
                          and armed anew since the API was rolled back
 Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
                          node only our own taint changes, and finalizers stay where they are
-TaintBeforeRemoval       nothing is removed from a node that could be given something new
+TaintBeforeRemoval       nothing is removed or detached from a node that could be given something
+                         new
 Zombie                   whoever's term is over sends nothing more, nobody else's begins before,
                          and our taint stays on a node that still runs what was removed from it
 NoHealthyGuestStopped    no guest that runs is stopped, nor loses its disks to a fence of ours while
@@ -374,14 +375,27 @@ def _foreign_parts(node: Json) -> tuple[object, ...]:
 
 
 def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
-    removed = pod_removed(happening)
-    if removed is None:
+    """By the node as it was last read: a person can take the taint off in the very next moment."""
+    if (attachment := _to_be_detached(happening, witness)) is not None:
+        assert isinstance(happening, Asked)
+        node, by = str(attachment["spec"]["nodeName"]), happening
+        deed = f"{by.key[1]} was to be detached"
+    elif (removed := pod_removed(happening)) is not None:
+        node, by = node_of(removed), request_of(happening)
+        deed = f"{removed['metadata']['name']} was removed"
+    else:
         return None
-    node = node_of(removed)
-    live = witness.stored(NODES.label, node)
-    if live is None or _is_tainted(live):
+    seen = witness.look(by, NODES.label, node)
+    if seen is None or seen.stored is None or _is_tainted(seen.stored.object):
         return None
-    return f"{removed['metadata']['name']} was removed from {node}, which does not have our taint"
+    return f"{deed} from {node}, which did not have our taint"
+
+
+def _to_be_detached(happening: Happening, witness: Witness) -> Json | None:
+    if not asks_to_detach(happening):
+        return None
+    assert isinstance(happening, Asked)
+    return witness.stored(ATTACHMENTS.label, happening.key[1])
 
 
 def zombie(happening: Happening, witness: Witness) -> str | None:
@@ -553,7 +567,10 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I6", "Storm", storm, _PODS_TOUCHED),
     Invariant("I9", "Disarm", disarm, About(requests=TAKEN_WITH)),
     Invariant("I10", "Ownership", ownership, About(requests=None, deeds=_NODES)),
-    Invariant("I11", "TaintBeforeRemoval", taint_before_removal, _PODS_TOUCHED),
+    Invariant(
+        "I11", "TaintBeforeRemoval", taint_before_removal,
+        About(requests=frozenset({ATTACHMENTS.label}), deeds=_PODS),
+    ),
     Invariant("I11", "Zombie", zombie, About(requests=TAKEN_WITH, deeds=_NODES, lease=True)),
     Invariant(
         "I12", "NoHealthyGuestStopped", no_healthy_guest_stopped,

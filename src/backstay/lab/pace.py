@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.liveness import LOOPS
 from backstay.lab.policy_rules import hangs_on_another, kept_by_a_policy
 from backstay.lab.silence_rules import is_lifted, most_silent
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_in
-from backstay.model.labels import PROTECT, TAINT
+from backstay.model.labels import PROTECT, TAINT, VM_NAME
 
 Json = Mapping[str, Any]
 
@@ -122,9 +123,17 @@ class Pace:
             pod["spec"].get("nodeName") == node
             and workload_in(pod) not in elsewhere
             and _is_of_a_kind_that_moves(pod)
+            and not self._is_given_up(pod)
             and not kept_by_a_policy(pod, self._witness)
             for pod in pods
         )
+
+    def _is_given_up(self, pod: Json) -> bool:
+        """Whether its owner deletes the VM: nobody waits for that one."""
+        meta = pod["metadata"]
+        name = (meta.get("labels") or {}).get(VM_NAME, "")
+        machine = self._witness.stored(VIRTUAL_MACHINES.label, name, meta["namespace"])
+        return machine is not None and "deletionTimestamp" in machine["metadata"]
 
     def _config(self) -> Json:
         config = self._witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}

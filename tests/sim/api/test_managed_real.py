@@ -296,7 +296,7 @@ def declared(value: Any, shape: Shape) -> Any:
         return [declared(item, shape.item) for item in value]
     if not isinstance(value, dict):
         return value
-    known = ((key, item, shape.child(key)) for key, item in value.items())
+    known = ((key, item, shape.children[key]) for key, item in value.items())
     return {key: declared(item, below) for key, item, below in known if below is not None}
 
 
