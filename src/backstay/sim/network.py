@@ -87,6 +87,11 @@ class _Stream:
         return self._head.headers
 
     async def read(self, timeout: float) -> bytes:
+        pieces = await self.pieces(timeout)
+        return pieces[0] if pieces else b""
+
+    async def pieces(self, timeout: float) -> list[bytes]:
+        """One, or none at the end."""
         exchange = self._exchange
         exchange.must_be_heard_by(exchange.loop.time() + timeout)
         try:
@@ -97,17 +102,13 @@ class _Stream:
                     self._network.had_answer(exchange)
                 elif piece:
                     assert isinstance(piece, bytes)
-                    return piece
+                    return [piece]
         except TimeoutError:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
         finally:
             exchange.was_heard()
         unread, self._unread = self._unread, b""
-        return unread
-
-    async def pieces(self, timeout: float) -> list[bytes]:
-        chunk = await self.read(timeout)
-        return [chunk] if chunk else []
+        return [unread] if unread else []
 
 
 class _Transport:
