@@ -50,9 +50,11 @@ class Desk:
             self.network.transport, self.files, Webhook(url_file="/url"),
             wall=wall, rng=rng, metrics=metrics,
         )  # fmt: skip
-        events = EventRecorder(self.client, component="backstay", instance="a", wall=wall, rng=rng)
+        self.recorder = EventRecorder(
+            self.client, component="backstay", instance="a", wall=wall, rng=rng
+        )
         self.teller = Teller(
-            herald=Herald(events), metrics=metrics, recorder=None, box=self.box,
+            herald=Herald(self.recorder), metrics=metrics, recorder=None, box=self.box,
             notifier=self.notifier, frames=Frames(wall, times=TIMES, chain=CHAIN),
         )  # fmt: skip
 
@@ -78,6 +80,7 @@ async def desk() -> AsyncIterator[Desk]:
     async with Tasks("test") as tasks:
         tasks.spawn(at.notifier.run(term), name="notifier")
         tasks.spawn(at.box.run(term), name="box")
+        tasks.spawn(at.recorder.run(), name="events")
         await asyncio.sleep(0)
         yield at
 
@@ -133,3 +136,30 @@ async def test_what_was_decided_last_is_kept_when_the_incident_closes_and_no_mor
         await asyncio.sleep(60.0)
         assert await read_frames(at.client, namespace=OURS, incident="n1-a") == kept
     assert at.events()[-1] == ("closed", "n1-a")
+
+
+@virtual_time
+async def test_the_same_decision_is_no_event_again_unless_something_else_was_said_meanwhile() -> (
+    None
+):
+    async with desk() as at:
+        about = snapshot(DB)
+        at.decide(about)
+        assert await at.recorder.flush(5.0)
+        at.decide(about)
+        waiting = [at.recorder.waiting]
+        at.teller.say(Reason.BarrierRaised.because(node="n1", count=1), node=NODE)
+        at.decide(about)
+        waiting.append(at.recorder.waiting)
+    assert waiting == [0, 2]
+
+
+@virtual_time
+async def test_a_pod_that_came_later_is_told_of_what_holds_its_workload() -> None:
+    (pod,) = DB.pods
+    later = msgspec.structs.replace(DB, pods=(msgspec.structs.replace(pod, uid="another"),))
+    async with desk() as at:
+        at.decide(snapshot(DB))
+        before = at.recorder.waiting
+        at.decide(snapshot(later))
+        assert at.recorder.waiting == before + 1

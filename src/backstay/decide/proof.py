@@ -297,6 +297,8 @@ def _outvoted(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
     sights = [
         each for each in heard.testimony.quorums if quorum.settled(each, now, times=times) is None
     ]
+    if not sights:
+        return
     volumes = {v.pv for v in heard.volumes for sight in sights if v.pv and is_of(v, sight)}
     if volumes:
         who = " and ".join(sorted({node for sight in sights for node in quorum.survivors(sight)}))
@@ -362,10 +364,9 @@ def _presumed(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
 def why_not_presumed(heard: Heard, now: float, *, times: Times) -> str | None:
     """What is missing before the node may be presumed dead, in words."""
     facts = heard.facts
-    patience = presumed_after(heard.policy, times)
-    if lives.silence(facts) < patience:
-        left = patience - lives.silence(facts)
-        return f"it has to be silent for {round(left)} s more"
+    patience, silent = presumed_after(heard.policy, times), lives.silence(facts)
+    if silent < patience:
+        return f"it has to be silent for {round(patience - silent)} s more"
     if facts.heartbeat_changed_at is not None and now - facts.heartbeat_changed_at < patience:
         return f"virt-handler was heard of {round(now - facts.heartbeat_changed_at)} s ago"
     if any(now - answer.at < patience for answer in heard.testimony.answers):

@@ -62,7 +62,8 @@ class OperatorSource:
         self._client = client
         self._wall = wall
         self._past = past
-        self._seen_at: dict[str, float] = {}
+        self._words: dict[str, tuple[ConfirmationRow, Confirmation]] = {}
+        """What each confirmation says, by its uid, and the row that it was read from."""
         self._rules: tuple[AvailabilityRule, ...] | None = None
         self._policy: tuple[ConfigRow | None, str, Policy] | None = None
         self.confirmed.subscribe(self._confirmation_changed)
@@ -139,7 +140,12 @@ class OperatorSource:
         return row if row.uid == known.uid else None
 
     def _confirmation(self, row: ConfirmationRow) -> Confirmation:
-        return Confirmation(
+        known = self._words.get(row.uid)
+        if known is not None and known[0] is row:
+            return known[1]
+        # A new picture is there at once, and told of one by one: some have not been told yet.
+        seen_at = asyncio.get_running_loop().time() if known is None else known[1].seen_at
+        word = Confirmation(
             name=row.key,
             uid=row.uid,
             node=row.node,
@@ -147,12 +153,13 @@ class OperatorSource:
             boot_id=row.boot_id,
             by=row.by or "somebody",
             reason=row.reason or "no reason given",
-            # A new picture is there at once, and told of one by one: some have not been told yet.
-            seen_at=self._seen_at.setdefault(row.uid, asyncio.get_running_loop().time()),
+            seen_at=seen_at,
             last_renewal=row.last_renewal,
             last_heartbeat=row.last_heartbeat,
             refuted=row.refuted,
         )
+        self._words[row.uid] = row, word
+        return word
 
     def _without_a_good_one(self, bad: Iterable[Unreadable]) -> list[Unreadable]:
         return [each for each in bad if self.asked.get(each.key) is None]
@@ -164,9 +171,9 @@ class OperatorSource:
         self, old: ConfirmationRow | None, new: ConfirmationRow | None
     ) -> None:
         if new is not None:
-            self._seen_at.setdefault(new.uid, asyncio.get_running_loop().time())
+            self._confirmation(new)
         if old is not None and (new is None or new.uid != old.uid):
-            self._seen_at.pop(old.uid, None)
+            self._words.pop(old.uid, None)
 
 
 class Wishes(msgspec.Struct, frozen=True):

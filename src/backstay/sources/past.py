@@ -154,7 +154,8 @@ class Past:
     @property
     def remark(self) -> str | None:
         """What is to stand on the lease."""
-        return None if self.rolled_back is None else msgspec.json.encode(self.rolled_back).decode()
+        known = self._memory.rolled_back
+        return None if known is None else msgspec.json.encode(known).decode()
 
     def inherit(self, remark: str) -> None:
         """What the last leader has left on the lease; the next look says whether it still holds."""
@@ -203,7 +204,7 @@ class Past:
 
     def saw(self, kind: Resource, version: str) -> None:
         """What a cache answered: it may be old, but it was there."""
-        if self.rolled_back is None and is_older(self._highest(kind) or "0", version):
+        if self._memory.rolled_back is None and is_older(self._highest(kind) or "0", version):
             self._raise(kind, version)
 
     def _note(self, kind: Resource, before: str, turn: asyncio.Event, version: str) -> None:
