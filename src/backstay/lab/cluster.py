@@ -235,7 +235,7 @@ class LabCluster:
     def _access(self, user: str) -> Access:
         if not self._api_servers:
             return self.embedded.access(user)
-        grant = Grant(headers={"Authorization": f"Bearer {user}"})
+        grant = Grant(headers={"authorization": f"Bearer {user}"})
         url = f"https://{_host(self._api_servers[0])}:{_PORT}"
         return GivenAccess(url, grant, origin=f"the API server of {self._api_servers[0]}")
 

@@ -193,7 +193,7 @@ class EmbeddedCluster:
     # Talking to it
 
     def access(self, user: str = ADMIN) -> Access:
-        headers = {"Authorization": f"Bearer {user}"}
+        headers = {"authorization": f"Bearer {user}"}
         return GivenAccess(URL, Grant(headers=headers), origin="the embedded cluster")
 
     def client(self, user: str = ADMIN) -> KubeClient:
@@ -257,7 +257,7 @@ class EmbeddedCluster:
         return AccessControl(self.api, {**masters, **users}).handle
 
     def _connect(self, node: str, seams: Seams) -> KubeClient:
-        access = GivenAccess(URL, Grant(headers={"Authorization": "Bearer node"}), origin=node)
+        access = GivenAccess(URL, Grant(headers={"authorization": "Bearer node"}), origin=node)
         return KubeClient(seams.transport, access, user_agent=f"kubelet/{node}")
 
     def _furnish(self) -> None:
