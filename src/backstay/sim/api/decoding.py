@@ -87,19 +87,22 @@ class _Walk:
     def value(self, value: Any, schema: Schema, place: _Place) -> Any:
         if value is None:
             return None
-        resolved = self._types.resolve(schema)
+        resolved = schema if schema.ref is None else self._types.resolve(schema)
         if resolved.fields is not None:
-            value = _of_type(dict, value, schema, place)
+            if type(value) is not dict:
+                raise _mismatch(value, schema, place)
             inside: _Place = (place, "struct", schema.ref) if schema.ref else place
             return self._struct(value, resolved.fields, inside)
         if resolved.map is not None:
             below = resolved.map
-            sent = _of_type(dict, value, schema, place)
-            return {k: self.value(v, below, (place, "key", k)) for k, v in sent.items()}
+            if type(value) is not dict:
+                raise _mismatch(value, schema, place)
+            return {k: self.value(v, below, (place, "key", k)) for k, v in value.items()}
         if resolved.list is not None:
             below = resolved.list
-            sent = _of_type(list, value, schema, place)
-            return [self.value(v, below, (place, "item", n)) for n, v in enumerate(sent)]
+            if type(value) is not list:
+                raise _mismatch(value, schema, place)
+            return [self.value(v, below, (place, "item", n)) for n, v in enumerate(value)]
         return _plain(value, schema, resolved, place)
 
     def _struct(self, value: Object, fields: dict[str, Schema], place: _Place) -> Object:
@@ -115,18 +118,12 @@ class _Walk:
         return kept
 
 
-def _of_type(wanted: type, value: Any, schema: Schema, place: _Place) -> Any:
-    if not isinstance(value, wanted):
-        raise _mismatch(value, schema, place)
-    return value
-
-
 def _plain(value: Any, schema: Schema, resolved: Schema, place: _Place) -> Any:
-    # Types with a name of their own decode themselves.
-    decode = DECODERS.get(schema.ref or "")
-    if decode is not None:
-        return _decoded_by(decode, value)
-    if schema.ref is None and resolved.type in _ACCEPTED:
+    if schema.ref is not None:
+        # Types with a name of their own decode themselves.
+        decode = DECODERS.get(schema.ref)
+        return value if decode is None else _decoded_by(decode, value)
+    if resolved.type in _ACCEPTED:
         if not _fits(value, resolved):
             raise _mismatch(value, schema, place)
         if resolved.format == "byte":

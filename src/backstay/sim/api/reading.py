@@ -125,6 +125,7 @@ class Watcher:
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial = query.flag("sendInitialEvents")
         self._seconds = query.number("timeoutSeconds") or WATCH_SECONDS
+        self._tested: dict[Key, tuple[Stored | None, bool]] = {}
         self._waiting: list[bytes] = []
         self._idle: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -172,9 +173,10 @@ class Watcher:
 
     def _line(self, commit: Commit) -> bytes | None:
         """By whether the object matched before and matches now: a watcher sees only its own."""
-        test = self._test
-        before = commit.before is not None and (test is everything or test(commit.before.object))
-        now = not commit.deleted and (test is everything or test(commit.after.object))
+        if self._test is everything:
+            before, now = commit.before is not None, not commit.deleted
+        else:
+            before, now = self._matched(commit)
         if now:
             return commit.after.line(self._head, b"MODIFIED" if before else b"ADDED")
         if not before:
@@ -183,6 +185,18 @@ class Watcher:
             return commit.after.line(self._head, b"DELETED")
         assert commit.before is not None
         return _as_last_seen(commit.before, commit.after).line(self._head, b"DELETED")
+
+    def _matched(self, commit: Commit) -> tuple[bool, bool]:
+        """Whether the object matched before the commit, and whether it does now. Each state is
+        tested once: most that are "before" were "now" in the last commit."""
+        tested, did = self._tested.pop(commit.after.key, (None, False))
+        if tested is not commit.before:
+            did = commit.before is not None and self._test(commit.before.object)
+        if commit.deleted:
+            return did, False
+        does = self._test(commit.after.object)
+        self._tested[commit.after.key] = (commit.after, does)
+        return did, does
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
