@@ -174,7 +174,8 @@ class Schedule(Generic[K]):
 
     def add(self, key: K, *, priority: int, due: float, now: float) -> bool:
         """Have ``key`` worked on from ``due`` on; False if it was waiting already."""
-        self.advance(now)
+        if now >= self._next_due:
+            self.advance(now)
         if key in self._working:
             return self._park(key, priority, due)
         if (ready := self._ready.get(key)) is not None:
@@ -192,7 +193,8 @@ class Schedule(Generic[K]):
 
     def take(self, now: float) -> K | None:
         """The key to work on now, if there is one; ``done`` must follow."""
-        self.advance(now)
+        if now >= self._next_due:
+            self.advance(now)
         lowest = self._ready.lowest()
         if lowest is None:
             return None
@@ -206,7 +208,8 @@ class Schedule(Generic[K]):
         if again is not None:
             self._park(key, self._working[key], again)
         del self._working[key]
-        self.advance(now)
+        if now >= self._next_due:
+            self.advance(now)
         if (parked := self._parked.pop(key, None)) is not None:
             self._enqueue(key, parked.priority, parked.due, now)
 
@@ -287,8 +290,7 @@ class WorkQueue(Generic[K]):
         self._schedule: Schedule[K] = Schedule()
         self._tasks: dict[asyncio.Task[Result | Exception], None] = {}
         self._waiter: asyncio.Future[None] | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._alarm: asyncio.TimerHandle | None = None
         self._stopped = False
         self._log = logger or logging.getLogger("backstay.queue")
 
@@ -331,18 +333,24 @@ class WorkQueue(Generic[K]):
 
     async def run(self, handler: Callable[[K], Awaitable[Result]]) -> None:
         """Work until ``stop``. When cancelled, what was under way waits for the next ``run``."""
-        async with asyncio.TaskGroup() as group:
+        loop = asyncio.get_running_loop()
+        try:
             while not self._stopped:
-                key = self._take()
+                key = self._take(loop.time())
                 if key is None:
-                    await self._something_new()
+                    await self._something_new(loop)
                     continue
-                self._idle.clear()
-                task = group.create_task(_attempt(handler, key), name=f"{self.name}/{key}")
+                task = loop.create_task(_attempt(handler, key), name=f"{self.name}/{key}")
                 self._tasks[task] = None
                 # Not in the task itself: one that is cancelled before its first step never
                 # runs a line of it, and its key would stay taken for ever.
                 task.add_done_callback(partial(self._settle, key))
+        except asyncio.CancelledError:
+            self._cancel_all()
+            raise
+        finally:
+            self._set_alarm(None, loop)
+            await self._join()
 
     async def stop(self, *, within: float) -> bool:
         """Take no further key, for good, and wait for the handlers under way.
@@ -352,34 +360,51 @@ class WorkQueue(Generic[K]):
         """
         self._stopped = True
         self._wake()
-        try:
-            async with asyncio.timeout(within):
-                await self._idle.wait()
-        except TimeoutError:
-            for task in tuple(self._tasks):
-                task.cancel()
-            return False
-        return True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within)
+        in_time = not self._tasks
+        self._cancel_all()
+        return in_time
 
-    def _take(self) -> K | None:
-        now = asyncio.get_running_loop().time()
+    def _cancel_all(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def _join(self) -> None:
+        """Until no handler is under way; whoever cancels this cancels them."""
+        cancelled: asyncio.CancelledError | None = None
+        while self._tasks:
+            try:
+                await asyncio.wait(self._tasks)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._cancel_all()
+        if cancelled is not None:
+            raise cancelled
+
+    def _take(self, now: float) -> K | None:
         if len(self._tasks) < self._parallel:
             return self._schedule.take(now)
         self._schedule.advance(now)  # so that depth tells the truth while all are busy
         return None
 
-    async def _something_new(self) -> None:
-        """Wait for an addition, the end of a handler, a moment that comes, or the stop."""
+    def _something_new(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """An addition, the end of a handler, a moment that comes, or the stop."""
         due = self._schedule.next_due
-        loop = asyncio.get_running_loop()
-        timer = loop.call_at(due, self._wake) if due is not None else None
+        # Most of what is new leaves the next moment where it is.
+        if self._alarm is None or self._alarm.when() != due:
+            self._set_alarm(due, loop)
         self._waiter = loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
+        return self._waiter
+
+    def _set_alarm(self, due: float | None, loop: asyncio.AbstractEventLoop) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None if due is None else loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._wake()
 
     def _wake(self) -> None:
         """Whoever does not wait will look again before it does."""
@@ -387,26 +412,26 @@ class WorkQueue(Generic[K]):
             self._waiter.set_result(None)
 
     def _settle(self, key: K, task: asyncio.Task[Result | Exception]) -> None:
-        now = task.get_loop().time()
-        if task.cancelled() or task.exception() is not None:
-            again: float | None = now
+        try:
+            outcome = task.result()
+        except BaseException:  # noqa: BLE001 - cancelled, or worse: it has not been worked on
+            wait: float | None = 0.0
         else:
-            wait = self._wait_after(key, task.result())
-            again = None if wait is None else now + wait
+            wait = self._wait_after(key, outcome)
+        now = task.get_loop().time()
         del self._tasks[task]
-        self._schedule.done(key, now=now, again=again)
+        self._schedule.done(key, now=now, again=None if wait is None else now + wait)
         self._wake()
-        if not self._tasks:
-            self._idle.set()
 
     def _wait_after(self, key: K, outcome: Result | Exception) -> float | None:
         """In how many seconds to look again, if at all."""
         if isinstance(outcome, Exception):
             return self._wait_after_failure(key, outcome)
-        if isinstance(outcome, Again) and outcome.after is None:
+        wait = outcome.after if isinstance(outcome, Again) else None
+        if wait is None and isinstance(outcome, Again):
             return self._back_off(key)
         self.forget(key)
-        return outcome.after if isinstance(outcome, Again) else None
+        return wait
 
     def _wait_after_failure(self, key: K, error: Exception) -> float:
         self.failures += 1
