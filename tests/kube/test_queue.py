@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from hypothesis import settings
@@ -504,6 +504,47 @@ async def test_a_cancelled_run_puts_its_keys_back_for_the_next_one() -> None:
     assert (shop.queue.depth, shop.queue.working, shop.queue.failures) == (3, 0, 0)
     await shop.work_for(100)
     assert sorted(key for key, when in shop.seen if when >= 1) == ["a", "b", "c"]
+
+
+@virtual_time
+async def test_a_run_ends_after_its_handlers_however_often_it_is_cancelled() -> None:
+    queue: WorkQueue[str] = WorkQueue("work", rng=HIGHEST, parallel=1)
+    loop = asyncio.get_running_loop()
+    ended: list[float] = []
+
+    async def tidy_up_slowly(_key: str) -> Result:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            for _ in range(2):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(10)
+            ended.append(loop.time())
+        return Done()
+
+    queue.add("key")
+    run = asyncio.ensure_future(queue.run(tidy_up_slowly))
+    for _ in range(2):
+        await asyncio.sleep(1)
+        run.cancel()
+    await asyncio.wait({run})
+    assert run.cancelled()
+    assert ended == [loop.time()] == [12]
+
+
+@virtual_time
+async def test_a_run_that_is_cancelled_while_it_stops_cancels_what_is_under_way() -> None:
+    shop = Workshop()
+    shop.takes = 1000
+    shop.queue.add("key")
+    run = asyncio.ensure_future(shop.queue.run(shop.handle))
+    stop = asyncio.ensure_future(shop.queue.stop(within=60))
+    await asyncio.sleep(1)
+    run.cancel()
+    await asyncio.wait({run, stop})
+    assert run.cancelled()
+    assert asyncio.get_running_loop().time() == 1
+    assert (shop.queue.depth, shop.queue.working) == (1, 0)
 
 
 @virtual_time

@@ -373,9 +373,10 @@ class Leadership:
                 return "it was deleted"
             if not self._is_ours(row, term):
                 return f"{row.holder or 'nobody'} holds it now"
-            if term.over:
+            now = loop.time()
+            if now >= term.not_after:
                 return f"it was not renewed for {self.times.hold:g} s"
-            if loop.time() < next_at:
+            if now < next_at:
                 await self._wait(until=min(next_at, term.not_after))
             else:
                 next_at = await self._renew(row, term)
