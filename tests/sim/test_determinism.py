@@ -82,3 +82,10 @@ def test_a_python_that_cannot_be_told_its_hash_seed_is_an_error(option: str) -> 
     done = subprocess.run([sys.executable, option, "-c", code], capture_output=True, check=False)
     assert done.returncode == 1
     assert b"ignores PYTHONHASHSEED=0: start it without" in done.stderr
+
+
+def test_python_looks_for_garbage_again_only_when_the_world_is_over() -> None:
+    with World(seed=1) as world:
+        world.run(asyncio.sleep(1.0))
+        assert not gc.isenabled()
+    assert gc.isenabled()
