@@ -11,7 +11,8 @@ import pytest
 
 from backstay.lab.bugs import BUGS
 from backstay.lab.campaign import ENOUGH, Report, Troupe, campaign
-from backstay.lab.fuzz import LONGEST_SILENCE, SIBLINGS, draw, theme_of
+from backstay.lab.fuzz import GAME, LONGEST, SIBLINGS, dealt, draw
+from backstay.lab.fuzz.deck import story_of
 from backstay.lab.fuzz.themes import THEMES
 from backstay.lab.scenario import Do, dump, load
 from tests.support.sim_command import backstay_sim
@@ -73,7 +74,7 @@ def test_cases_are_small_and_can_be_written_down() -> None:
         assert 3 <= len(case.nodes) <= 5
         assert len(case.workloads.vms) <= 6
         assert case.workloads.names()
-        assert case.until <= LONGEST_SILENCE
+        assert case.until <= LONGEST
         assert load(dump(case)) == case
 
 
@@ -96,11 +97,19 @@ def test_a_group_of_seeds_begins_with_the_same_world() -> None:
         assert world != dump(draw(seeds.stop).beginning)
 
 
-def test_every_theme_comes_as_often_as_it_has_cards_before_any_comes_again() -> None:
-    cards = {theme.name: theme.cards for theme in THEMES}
-    for first in (0, sum(cards.values())):
-        groups = range(first, first + sum(cards.values()))
-        assert Counter(theme_of(group * SIBLINGS).name for group in groups) == cards
+@pytest.mark.parametrize("first", [0, 7 * SIBLINGS, 3 * GAME + SIBLINGS])
+def test_wherever_one_begins_every_theme_comes_as_often_as_it_has_cards(first: int) -> None:
+    seeds = range(first, first + GAME)
+    cards = {theme.name: theme.cards * SIBLINGS for theme in THEMES}
+    assert Counter(dealt(seed)[0].name for seed in seeds) == cards
+
+
+def test_every_story_of_a_theme_comes_as_often_as_it_has_weight_before_any_comes_again() -> None:
+    for theme in THEMES:
+        weights = Counter({story: weight for weight, story in theme.stories})
+        for first in (0, weights.total()):
+            turns = range(first, first + weights.total())
+            assert Counter(story_of(theme, turn) for turn in turns) == weights
 
 
 # Playing

@@ -27,7 +27,20 @@ def noticed(scene: Scene) -> float:
 
 
 def node_dies(scene: Scene) -> Iterator[Step]:
-    dice, node, at = scene.dice, scene.node(), scene.beginning()
+    yield from _dies(scene, scene.node())
+
+
+def first_dies(scene: Scene) -> Iterator[Step]:
+    """The node that has the most to lose."""
+    yield from _dies(scene, scene.nodes[0])
+
+
+def second_dies(scene: Scene) -> Iterator[Step]:
+    yield from _dies(scene, scene.nodes[1])
+
+
+def _dies(scene: Scene, node: str) -> Iterator[Step]:
+    dice, at = scene.dice, scene.beginning()
     yield step(at, Do.KILL, node=node)
     said = at + noticed(scene)
     if dice.happens(0.2):
@@ -37,6 +50,13 @@ def node_dies(scene: Scene) -> Iterator[Step]:
     if dice.happens(0.4):
         back = step(dice.between(at + 1, said + 25), Do.BOOT, node=node)
         yield scene.in_our_midst(back)
+
+
+def dies_for_good(scene: Scene) -> Iterator[Step]:
+    """And somebody confirms it."""
+    node, at = scene.nodes[0], scene.beginning()
+    yield step(at, Do.KILL, node=node)
+    yield step(at + noticed(scene), Do.CONFIRM, node=node)
 
 
 def node_seems_dead(scene: Scene) -> Iterator[Step]:

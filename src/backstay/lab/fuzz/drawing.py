@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from backstay.lab.fuzz.scene import LONGEST, Scene, rounded, weighted
-from backstay.lab.fuzz.themes import FOREIGN, THEMES, Theme
+from backstay.lab.fuzz.deck import SIBLINGS, dealt, is_patient, story_of
+from backstay.lab.fuzz.scene import LONGEST, Scene, Story, rounded, weighted
+from backstay.lab.fuzz.themes import FOREIGN, Theme
 from backstay.lab.scenario import Do, Scenario, Step
 from backstay.sim.chance import Chance
-
-SIBLINGS = 5
-"""So many seeds in a row begin with the same world, and differ in what happens to it."""
 
 _MORE_OF_IT = 0.25
 _SOMETHING_ELSE = 0.35
@@ -18,31 +16,29 @@ _SOMETHING_ELSE = 0.35
 _PATIENCE = 62.0
 """Seconds after which all must be done that can be done at all."""
 
-_NODE_IS_LOST = 48.0
-_IS_DEALT_WITH = 22.0
+_LOSSES = frozenset(
+    {
+        Do.KILL, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET,
+        Do.KILL_SOURCE, Do.KILL_TARGET, Do.CUT_REPLICATION,
+    }
+)  # fmt: skip
 _AFTERMATH: Mapping[Do, float] = {
-    **dict.fromkeys(
-        (
-            Do.KILL, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET,
-            Do.KILL_SOURCE, Do.KILL_TARGET, Do.START_CONTROLLER,
-        ),
-        _NODE_IS_LOST,
-    ),
+    **dict.fromkeys((Do.KILL_CONTROLLER, Do.START_CONTROLLER), 30.0),
     **dict.fromkeys(
         (Do.CONFIRM, Do.CONFIRM_OFF, Do.PUT_OUT, Do.REMEDIATE, Do.ARM, Do.BOOT, Do.HEAL, Do.THAW),
-        _IS_DEALT_WITH,
+        16.0,
     ),
-}  # fmt: skip
+}
 """Seconds until it shows what comes of it; of all else it shows soon."""
-_SOON = 10.0
+_SOON = 8.0
 
 
 def draw(seed: int, *, bug: str = "") -> Scenario:
     """The case that ``seed`` stands for, for a controller with that deliberate bug or none."""
-    theme = theme_of(seed)
+    theme, turn = dealt(seed)
     opening = theme.world(Chance(seed // SIBLINGS, "world"))
     scene = Scene(Chance(seed, "steps"), opening)
-    steps = _steps(theme, scene)
+    steps = _steps(theme, story_of(theme, turn), scene)
     return msgspec.structs.replace(
         opening,
         name=f"fuzz-{seed}",
@@ -50,29 +46,13 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
         seed=seed,
         bug=bug,
         steps=tuple(steps),
-        until=_end(theme, scene.dice, steps),
+        until=_end(theme, steps, patient=is_patient(theme, turn)),
     )
 
 
-def theme_of(seed: int) -> Theme:
-    """What the case is mostly about."""
-    return _dealt(seed // SIBLINGS)
-
-
-def _dealt(group: int) -> Theme:
-    """Themes are dealt like cards: each comes as often as it has cards before any comes again."""
-    deck = [theme for theme in THEMES for _ in range(theme.cards)]
-    game, place = divmod(group, len(deck))
-    dice = Chance(game, "deck")
-    for last in range(len(deck) - 1, 0, -1):
-        other = dice.below(last + 1)
-        deck[last], deck[other] = deck[other], deck[last]
-    return deck[place]
-
-
-def _steps(theme: Theme, scene: Scene) -> list[Step]:
+def _steps(theme: Theme, story: Story, scene: Scene) -> list[Step]:
     dice = scene.dice
-    stories = [weighted(dice, theme.stories)]
+    stories = [story]
     if dice.happens(_MORE_OF_IT):
         stories.append(weighted(dice, theme.stories))
     others = theme.others + (1 if dice.happens(_SOMETHING_ELSE) else 0)
@@ -84,8 +64,15 @@ def _steps(theme: Theme, scene: Scene) -> list[Step]:
     return sorted(steps, key=lambda step: step.at)
 
 
-def _end(theme: Theme, dice: Chance, steps: Sequence[Step]) -> float:
-    shown = (step.at + _AFTERMATH.get(step.do, _SOON) for step in steps)
-    patience = _PATIENCE if dice.happens(theme.patience) else 0.0
-    end = rounded(max(theme.lasts, *shown, 0.0) + patience)
-    return min(end, max(LONGEST, theme.lasts))
+def _end(theme: Theme, steps: Sequence[Step], *, patient: bool) -> float:
+    """When it shows what came of the last step, or it was decided before."""
+    end = max((step.at + _shows_after(theme, step, steps) for step in steps), default=0.0)
+    return rounded(min(LONGEST, max(theme.lasts, end) + (_PATIENCE if patient else 0.0)))
+
+
+def _shows_after(theme: Theme, step: Step, steps: Sequence[Step]) -> float:
+    if step.do not in _LOSSES:
+        return _AFTERMATH.get(step.do, _SOON)
+    # A loss that somebody confirms is settled by that.
+    words = (each for each in steps if each.do is Do.CONFIRM and each.node == step.node)
+    return _SOON if any(word.at > step.at for word in words) else theme.loss

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from backstay.lab.fuzz.deaths import node_dies
+from backstay.lab.fuzz.deaths import dies_for_good, first_dies
 from backstay.lab.fuzz.scene import Scene, rounded, step
 from backstay.lab.scenario import Do, Step
 
@@ -19,19 +19,26 @@ def minds_change(scene: Scene) -> Iterator[Step]:
         yield step(at + dice.between(5, 40), Do.ARM)
 
 
-def dies_while_we_may_not_act(scene: Scene) -> Iterator[Step]:
-    """Somebody has taken our leave away beforehand, for the time of some work or for good."""
-    dice = scene.dice
-    match dice.below(4):
-        case 0 | 1:
-            yield step(0, Do.DISARM, seconds=rounded(dice.between(50, 120)))
-        case 2:
-            yield step(0, Do.OBSERVE)
-        case 3:
-            yield step(0, Do.DELETE_CONFIG)
-    yield from node_dies(scene)
-    if dice.happens(0.3):
-        yield step(dice.between(40, 60), Do.ARM)
+def dies_while_we_are_disarmed(scene: Scene) -> Iterator[Step]:
+    """For the time of some work."""
+    yield step(0, Do.DISARM, seconds=rounded(scene.dice.between(50, 120)))
+    yield from _dies_and_perhaps_we_are_armed(scene)
+
+
+def dies_while_we_only_observe(scene: Scene) -> Iterator[Step]:
+    yield step(0, Do.OBSERVE)
+    yield from _dies_and_perhaps_we_are_armed(scene)
+
+
+def dies_without_configuration(scene: Scene) -> Iterator[Step]:
+    yield step(0, Do.DELETE_CONFIG)
+    yield from _dies_and_perhaps_we_are_armed(scene)
+
+
+def _dies_and_perhaps_we_are_armed(scene: Scene) -> Iterator[Step]:
+    yield from first_dies(scene)
+    if scene.dice.happens(0.3):
+        yield step(scene.dice.between(40, 60), Do.ARM)
 
 
 def somebody_meddles(scene: Scene) -> Iterator[Step]:
@@ -68,4 +75,4 @@ def owner_changes_something(scene: Scene) -> Iterator[Step]:
 def says_what_we_do_not_know(scene: Scene) -> Iterator[Step]:
     """Somebody has installed definitions that are newer than we are, and a node dies."""
     yield step(0, Do.SAY_WHAT_WE_DO_NOT_KNOW)
-    yield from node_dies(scene)
+    yield from dies_for_good(scene)

@@ -18,7 +18,7 @@ from backstay.lab.scenario import Claim, Deployment, Scenario, StatefulSet, Step
 from backstay.lab.verbs import After, Do
 from backstay.sim.chance import Chance
 
-LASTS = 105.0
+LOSS = 85.0
 """Seconds in which DRBD notices that a node is gone, the grace passes, and something is done."""
 
 _OTHER_CLASS = "gold"
@@ -32,7 +32,7 @@ _LEVELS: tuple[Level, ...] = ("resource", "resource", "group", "controller")
 def world(dice: Chance) -> Scenario:
     """A database and mostly a VM on the first node, whose disks are LINSTOR's, all or some; or
     something that has its files over NFS. Beside LINSTOR's controller runs what is nobody's."""
-    nodes = tuple(f"n{number + 1}" for number in range(4 if dice.happens(0.6) else 3))
+    nodes = tuple(f"n{number + 1}" for number in range(4 if dice.happens(0.75) else 3))
     first, linstor = nodes[0], _linstor(dice, nodes)
     sets = [StatefulSet(name="db", node=first, claims=(Claim.LINSTOR,))]
     if dice.happens(0.9):
@@ -69,7 +69,7 @@ _CLAIMS: Weighted[tuple[Claim, ...]] = [
 
 def _linstor(dice: Chance, nodes: Sequence[str]) -> LinstorSpec:
     return LinstorSpec(
-        controller=nodes[0] if dice.happens(0.25) else dice.pick(nodes[1:]),
+        controller=nodes[0] if dice.happens(0.1) else dice.pick(nodes[1:]),
         classes={
             USUAL_CLASS: _bound(dice, nodes),
             _OTHER_CLASS: _unbound(dice, nodes) if dice.happens(0.3) else _bound(dice, nodes),
@@ -173,18 +173,24 @@ def _comes_and_goes(scene: Scene, at: float) -> Iterator[Step]:
 
 
 def _keeps_a_friend(scene: Scene, at: float) -> Iterator[Step]:
-    """It hangs, and one of its links is gone: another replica still lends it its vote. There the
-    satellite may be away."""
+    """It hangs, and one of its links is gone: another replica still lends it its vote."""
+    dice, (first, second, third, *_) = scene.dice, scene.nodes
+    yield step(at, Do.FREEZE, node=first)
+    do = Do.MUTE_REPLICATION if dice.happens(0.2) else Do.CUT_REPLICATION
+    yield step(at, do, node=first, peer=dice.pick((second, third)))
+
+
+def _keeps_a_friend_nobody_hears(scene: Scene, at: float) -> Iterator[Step]:
+    """The same, and the satellite of the friend is away: LINSTOR hears only the one that both have
+    lost."""
     dice, first, peers = scene.dice, scene.nodes[0], scene.nodes[1:3]
     friend, left = peers if dice.happens(0.5) else peers[::-1]
     yield step(at, Do.FREEZE, node=first)
-    do = Do.MUTE_REPLICATION if dice.happens(0.2) else Do.CUT_REPLICATION
-    yield step(at, do, node=first, peer=left)
-    if dice.happens(0.5):
-        yield step(at, Do.CUT_REPLICATION, node=friend, peer=left)
-        yield step(at + dice.between(0, 5), Do.STOP_SATELLITE, node=friend)
-        if dice.happens(0.2):
-            yield step(at + dice.between(10, 80), Do.START_SATELLITE, node=friend)
+    for lost in (first, friend):
+        yield step(at, Do.CUT_REPLICATION, node=lost, peer=left)
+    yield step(at + dice.between(0, 5), Do.STOP_SATELLITE, node=friend)
+    if dice.happens(0.1):
+        yield step(at + dice.between(10, 60), Do.START_SATELLITE, node=friend)
 
 
 def _friend_hangs(scene: Scene, _: float) -> Iterator[Step]:
@@ -234,26 +240,47 @@ def _linstors_node(scene: Scene) -> str:
 # What comes amid that
 
 
-def _settings_change(scene: Scene, at: float) -> Iterator[Step]:
-    """Before it happens, or while DRBD's word has to last."""
-    dice, (first, *others) = scene.dice, scene.nodes
-    moment = dice.between(0, at) if dice.happens(0.4) else at + dice.between(20, 45)
-    setting = weighted(dice, _SETTINGS)
-    if setting is Do.FREE_REPLICA:
-        yield step(moment, setting, node=first)
-    elif setting is Do.ALLOW_TWO_BETWEEN:
-        yield step(moment, setting, node=first, peer=dice.pick(others))
+# Settings are changed before it happens, or while DRBD's word has to last.
+
+
+def _a_setting_changes(scene: Scene, at: float) -> Iterator[Step]:
+    yield from scene.dice.pick(_SETTINGS)(scene, at)
+
+
+def _quorum_is_switched_off(scene: Scene, at: float) -> Iterator[Step]:
+    yield step(_when_it_is_set(scene, at), Do.LINSTOR, what=What.QUORUM_OFF)
+
+
+def _quorum_is_switched_on(scene: Scene, at: float) -> Iterator[Step]:
+    yield step(_when_it_is_set(scene, at), Do.LINSTOR, what=What.QUORUM_ON)
+
+
+def _replica_is_freed(scene: Scene, at: float) -> Iterator[Step]:
+    """That of the first node, from any quorum."""
+    yield step(_when_it_is_set(scene, at), Do.FREE_REPLICA, node=scene.nodes[0])
+
+
+def _two_primaries_are_allowed(scene: Scene, at: float) -> Iterator[Step]:
+    """As somebody does who wants to move a VM live."""
+    at = _when_it_is_set(scene, at)
+    if scene.dice.happens(0.7):
+        yield step(at, Do.LINSTOR, what=What.ALLOW_TWO_PRIMARIES)
     else:
-        yield step(moment, Do.LINSTOR, what=setting)
+        first, *others = scene.nodes
+        yield step(at, Do.ALLOW_TWO_BETWEEN, node=first, peer=scene.dice.pick(others))
 
 
-_SETTINGS: Weighted[Do | What] = [
-    (2, Do.ALLOW_TWO_BETWEEN),
-    (5, Do.FREE_REPLICA),
-    (4, What.ALLOW_TWO_PRIMARIES),
-    (7, What.QUORUM_OFF),
-    (1, What.QUORUM_ON),
-]
+_SETTINGS: tuple[Part, ...] = (
+    _quorum_is_switched_off,
+    _quorum_is_switched_on,
+    _replica_is_freed,
+    _two_primaries_are_allowed,
+)
+
+
+def _when_it_is_set(scene: Scene, at: float) -> float:
+    dice = scene.dice
+    return dice.between(0, at) if dice.happens(0.4) else at + dice.between(20, 45)
 
 
 def _linstor_is_lost(scene: Scene, at: float) -> Iterator[Step]:
@@ -358,17 +385,20 @@ def _story(beginning: Part, *amid: Part, heard: bool = False) -> Story:
 
 STORIES: Weighted[Story] = [
     (1, _story(_dies, _a_mishap)),
-    (1, _story(_dies, _settings_change)),
+    (2, _story(_dies, _two_primaries_are_allowed)),
     (2, _story(_is_cut_off, _a_mishap)),
-    (3, _story(_is_cut_off, _settings_change)),
-    (2, _story(_is_back_without_storage)),
+    (1, _story(_is_cut_off, _a_setting_changes)),
+    (2, _story(_is_cut_off, _quorum_is_switched_off)),
+    (3, _story(_is_back_without_storage)),
     (1, _story(_stalls)),
-    (1, _story(_hangs)),
-    (5, _story(_hangs, _settings_change)),
-    (4, _story(_hangs, _linstor_is_lost)),
-    (3, _story(_comes_and_goes)),
-    (5, _story(_keeps_a_friend)),
-    (3, _story(_friend_hangs)),
+    (1, _story(_hangs, _quorum_is_switched_off)),
+    (3, _story(_hangs, _replica_is_freed)),
+    (1, _story(_hangs, _two_primaries_are_allowed)),
+    (3, _story(_hangs, _linstor_is_lost)),
+    (2, _story(_comes_and_goes)),
+    (2, _story(_keeps_a_friend)),
+    (4, _story(_keeps_a_friend_nobody_hears)),
+    (4, _story(_friend_hangs)),
     (2, _story(_loses_its_storage)),
     (2, _story(_linstors_node_is_lost)),
     (2, _story(_linstors_node_loses_the_api, heard=True)),
@@ -378,7 +408,7 @@ STORIES: Weighted[Story] = [
 
 def _later(dice: Chance, back: Step) -> Step:
     """Within the grace, or between two writes of ours, or afterwards."""
-    return _amid(dice, msgspec.structs.replace(back, at=round(back.at + dice.between(10, 95), 1)))
+    return _amid(dice, msgspec.structs.replace(back, at=round(back.at + dice.between(10, 75), 1)))
 
 
 def _amid(dice: Chance, planned: Step) -> Step:

@@ -11,12 +11,9 @@ from backstay.sim.chance import Chance
 
 T = TypeVar("T")
 
-LONGEST = 180.0
-"""Seconds of virtual time."""
-
-LONGEST_SILENCE = 190.0
-"""The same where a death is to be presumed: up to 10 s pass until a renewal is missed, 22 s until
-somebody knocks, and 150 s of silence after that."""
+LONGEST = 190.0
+"""Seconds of virtual time, enough for a death to be presumed: up to 10 s pass until a renewal is
+missed, 22 s until somebody knocks, and 150 s of silence after that."""
 
 _LAST_BEGINNING = 10.0
 _MOST_WRITES = 20

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from backstay.lab.fuzz.deaths import node_dies
+from backstay.lab.fuzz.deaths import first_dies
 from backstay.lab.fuzz.scene import Scene, rounded, step
 from backstay.lab.scenario import Do, Step
 
@@ -11,7 +11,7 @@ def addresses_are_disturbed(scene: Scene) -> Iterator[Step]:
     """A node dies. Others write to the blocks of addresses just then, or somebody has written into
     the template of a VM what it is to have, and not as it is read."""
     dice = scene.dice
-    yield from node_dies(scene)
+    yield from first_dies(scene)
     if dice.happens(0.5):
         seconds = rounded(dice.between(1, 10))
         yield step(dice.between(10, 25), Do.WRITE_BLOCKS, seconds=seconds)

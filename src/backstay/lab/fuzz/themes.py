@@ -18,7 +18,7 @@ from backstay.lab.fuzz import (
     words,
     worlds,
 )
-from backstay.lab.fuzz.scene import LONGEST_SILENCE, Story, Weighted
+from backstay.lab.fuzz.scene import LONGEST, Story, Weighted
 from backstay.lab.scenario import Scenario
 from backstay.sim.chance import Chance
 
@@ -26,8 +26,9 @@ from backstay.sim.chance import Chance
 @dataclass(frozen=True)
 class Theme:
     """``cards`` is how often it is dealt in each round, ``others`` how many stories from elsewhere
-    are laid over its own in any case. By a chance of ``patience`` a case lasts until all that was
-    promised must have been kept; it always ``lasts`` for so long."""
+    are laid over its own in any case. A share of its cases, ``patience``, last until all that was
+    promised must have been kept. What comes of the ``loss`` of a node shows after so many seconds,
+    and each case ``lasts`` for so many at least."""
 
     name: str
     cards: int
@@ -35,6 +36,7 @@ class Theme:
     stories: Weighted[Story]
     others: int = 0
     patience: float = 0.1
+    loss: float = 43.0
     lasts: float = 0.0
 
 
@@ -60,92 +62,106 @@ FOREIGN: Weighted[Story] = [
 """What can be laid over any theme."""
 
 THEMES: tuple[Theme, ...] = (
-    Theme("deaths", 2, worlds.mixed, [(1, deaths.node_dies)], patience=0.3),
-    Theme("words too early", 2, worlds.watched, [(1, words.armed_too_late)]),
+    Theme(
+        "deaths", 2, worlds.mixed,
+        [(6, deaths.first_dies), (3, deaths.second_dies), (1, deaths.node_dies)],
+        patience=0.4,
+    ),
+    Theme(
+        "words too early", 2, worlds.watched,
+        [
+            (3, words.taken_back_before_we_are_armed), (2, words.heard_before_we_are_armed),
+            (2, words.booted_before_we_are_armed), (3, words.heard_while_none_of_us_is_there),
+        ],
+    ),
     Theme(
         "words that are wrong", 3, worlds.small,
         [
-            (3, words.wrongly_declared_dead), (2, words.said_before_it_booted),
+            (4, words.wrongly_declared_dead), (3, words.said_before_it_booted),
             (1, words.refuted_by_life), (2, words.refuted_by_an_answer),
-            (2, words.deaf_to_the_api), (1, deaths.node_seems_dead),
+            (2, words.refuted_early_by_an_answer), (2, words.deaf_to_the_api),
+            (1, deaths.node_seems_dead),
         ],
     ),
     Theme(
         "arming", 2, worlds.small,
-        [(3, people.dies_while_we_may_not_act), (1, people.minds_change)],
+        [
+            (5, people.dies_while_we_are_disarmed), (2, people.dies_while_we_only_observe),
+            (1, people.dies_without_configuration), (2, people.minds_change),
+        ],
     ),
     Theme(
         "leaders", 2, worlds.of_two,
         [
-            (2, leaders.helper_dies_too), (3, leaders.helper_stands_still),
-            (2, leaders.lease_is_lost),
+            (3, leaders.helper_dies_too), (4, leaders.helper_stands_still),
+            (3, leaders.lease_is_lost),
         ],
-        patience=0.4,
+        patience=0.5,
     ),
     Theme(
         "leaders on nodes", 1, worlds.of_two_on_nodes,
-        [(1, leaders.helper_dies_too), (1, leaders.helper_stands_still), (2, deaths.node_dies)],
+        [(2, leaders.helper_dies_too), (1, leaders.helper_stands_still), (2, deaths.node_dies)],
         patience=0.4,
     ),
     Theme(
         "a restored API", 2, worlds.of_two,
-        [(1, leaders.api_is_restored), (2, leaders.restored_while_one_is_away)],
+        [(2, leaders.api_is_restored), (3, leaders.restored_while_one_is_away)],
     ),
     Theme(
         "clocks and heartbeats", 1, worlds.small,
-        [(1, words.a_wrong_clock_misleads), (1, guests.guests_outlive_it)],
+        [(2, words.a_wrong_clock_misleads), (3, guests.guests_outlive_it)],
     ),
-    Theme("storms", 1, worlds.stormy, [(1, deaths.several_die), (1, deaths.die_in_turn)]),
+    Theme("storms", 1, worlds.stormy, [(3, deaths.several_die), (2, deaths.die_in_turn)]),
     Theme(
         "owners", 1, worlds.owned,
-        [(3, deaths.node_dies), (1, people.says_what_we_do_not_know)],
+        [(3, deaths.first_dies), (2, people.says_what_we_do_not_know)],
     ),
-    Theme("other programs", 1, worlds.of_others, [(1, deaths.node_dies)]),
+    Theme("other programs", 1, worlds.of_others, [(1, deaths.first_dies)]),
     Theme(
-        "silence", 3, worlds.silent,
+        "silence", 2, worlds.silent,
         [
             (3, silence.falls_silent), (2, silence.stands_still),
             (2, silence.nobody_reaches_it), (1, silence.one_of_us_reaches_it_not),
             (2, silence.several_fall_silent),
         ],
-        lasts=LONGEST_SILENCE,
+        loss=LONGEST,
     ),
     Theme(
         "silence that is not enough", 1, worlds.silent_and_bounded, [(1, silence.falls_silent)],
-        lasts=LONGEST_SILENCE,
+        loss=LONGEST,
     ),
     Theme(
         "guests", 1, worlds.inhabited,
         [
             (1, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too),
-            (1, guests.guest_is_moved),
+            (2, guests.guest_is_moved),
         ],
         lasts=100.0,
     ),
     Theme(
         "guests that are moved", 1, worlds.inhabited_by_movers,
-        [(1, guests.kubelet_dies), (1, guests.virt_handler_falls_silent_too)],
+        [(3, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too)],
         lasts=120.0,
     ),
     Theme(
         "addresses", 2, worlds.addressed,
         [
-            (1, storage.addresses_are_disturbed), (1, deaths.node_seems_dead),
-            (2, storage.address_is_taken),
+            (3, storage.addresses_are_disturbed), (3, deaths.node_seems_dead),
+            (4, storage.address_is_taken),
         ],
     ),
     Theme(
-        "fences", 1, worlds.fenced,
+        "fences", 2, worlds.fenced,
         [
-            (1, storage.fenced_by_others), (1, deaths.node_is_gone), (3, words.deaf_to_the_api),
+            (3, storage.fenced_by_others), (3, deaths.node_is_gone), (4, words.deaf_to_the_api),
         ],
         lasts=90.0,
     ),
-    Theme("volumes", 1, worlds.attached, [(3, deaths.node_dies), (2, deaths.put_out_by_hand)]),
+    Theme("volumes", 1, worlds.attached, [(3, deaths.first_dies), (2, deaths.put_out_by_hand)]),
     Theme(
         "meddling", 1, worlds.mixed,
-        [(3, people.incident_is_deleted), (1, people.somebody_meddles)], patience=0.9,
+        [(4, people.incident_is_deleted), (1, people.somebody_meddles)], patience=1.0,
     ),
-    Theme("replicated volumes", 7, replication.world, replication.STORIES, lasts=replication.LASTS),
+    Theme("replicated volumes", 8, replication.world, replication.STORIES, loss=replication.LOSS),
     Theme("everything", 3, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip

@@ -60,12 +60,12 @@ def mixed(dice: Chance) -> Scenario:
     itself, and a node that is exempt."""
     vms = (
         _vm(dice, 1, hotplug=(Claim.SHARED,), claims=(Claim.SHARED,)),
-        _vm(dice, 2, labels=_KEPT),
+        _vm(dice, 2, labels=_KEPT, claims=(weighted(dice, _MOBILE),)),
         _vm(dice, 3, run_strategy="Manual", claims=(weighted(dice, _MOBILE),)),
     )
-    db = StatefulSet(name="db", node="n2", claims=(weighted(dice, _CLAIMS),))
+    db = StatefulSet(name="db", node="n2", claims=(weighted(dice, _MOBILE),))
     world = _cluster(3, Workloads(vms=vms, stateful_sets=(db,)))
-    return msgspec.structs.replace(world, exempt=("n2",) if dice.happens(0.7) else ())
+    return msgspec.structs.replace(world, exempt=("n2",))
 
 
 def watched(dice: Chance) -> Scenario:
@@ -226,14 +226,13 @@ def fenced(dice: Chance) -> Scenario:
 
 
 def attached(dice: Chance) -> Scenario:
-    """Volumes that have to be detached, by whichever way is preferred; and something that cannot
-    go anywhere else."""
+    """Volumes that have to be detached, by taking the node out of service if that can be; and
+    something that cannot go anywhere else."""
     vms = (
         _vm(dice, 1, claims=(Claim.SINGLE,)),
         _vm(dice, 2, pinned=True),
     )
-    detach = dice.pick(("OutOfServiceTaint", "OutOfServiceTaint", "Attachments"))
-    policy = PolicySpec(config={"defaults": {"detach": detach}})
+    policy = PolicySpec(config={"defaults": {"detach": "OutOfServiceTaint"}})
     return msgspec.structs.replace(_cluster(3, Workloads(vms=vms)), policy=policy)
 
 
