@@ -10,9 +10,6 @@ from backstay.lab.fuzz.themes import FOREIGN, Theme
 from backstay.lab.scenario import Do, Scenario, Step
 from backstay.sim.chance import Chance
 
-_MORE_OF_IT = 0.25
-_SOMETHING_ELSE = 0.35
-
 _PATIENCE = 62.0
 """Seconds after which all must be done that can be done at all."""
 
@@ -53,9 +50,9 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
 def _steps(theme: Theme, story: Story, scene: Scene) -> list[Step]:
     dice = scene.dice
     stories = [story]
-    if dice.happens(_MORE_OF_IT):
+    if dice.happens(theme.mixed):
         stories.append(weighted(dice, theme.stories))
-    others = theme.others + (1 if dice.happens(_SOMETHING_ELSE) else 0)
+    others = theme.others + (1 if dice.happens(theme.mixed) else 0)
     stories += [weighted(dice, FOREIGN) for _ in range(others)]
     steps = [step for story in stories for step in story(scene) if step.at < LONGEST]
     if scene.opening.policy.disarmed_for or any(step.do is Do.DISARM for step in steps):

@@ -26,7 +26,8 @@ from backstay.sim.chance import Chance
 @dataclass(frozen=True)
 class Theme:
     """``cards`` is how often it is dealt in each round, ``others`` how many stories from elsewhere
-    are laid over its own in any case. A share of its cases, ``patience``, last until all that was
+    are laid over its own in any case, ``mixed`` how often one more of its own is, and one more from
+    elsewhere. A share of its cases, ``patience``, last until all that was
     promised must have been kept. What comes of the ``loss`` of a node shows after so many seconds,
     and each case ``lasts`` for so many at least."""
 
@@ -35,6 +36,7 @@ class Theme:
     world: Callable[[Chance], Scenario]
     stories: Weighted[Story]
     others: int = 0
+    mixed: float = 0.3
     patience: float = 0.1
     loss: float = 43.0
     lasts: float = 0.0
@@ -162,6 +164,10 @@ THEMES: tuple[Theme, ...] = (
         "meddling", 1, worlds.mixed,
         [(4, people.incident_is_deleted), (1, people.somebody_meddles)], patience=1.0,
     ),
-    Theme("replicated volumes", 8, replication.world, replication.STORIES, loss=replication.LOSS),
+    Theme(
+        # Its stories are long, and most of what is laid over them ends them before their time.
+        "replicated volumes", 8, replication.world, replication.STORIES, mixed=0.1,
+        loss=replication.LOSS,
+    ),
     Theme("everything", 3, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip
