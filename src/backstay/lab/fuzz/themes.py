@@ -166,8 +166,8 @@ THEMES: tuple[Theme, ...] = (
     ),
     Theme(
         # Its stories are long, and most of what is laid over them ends them before their time.
-        "replicated volumes", 8, replication.world, replication.STORIES, mixed=0.1,
+        "replicated volumes", 9, replication.world, replication.STORIES, mixed=0.1,
         loss=replication.LOSS,
     ),
-    Theme("everything", 3, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
+    Theme("everything", 2, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip
