@@ -20,7 +20,7 @@ from tests.support.sim_command import backstay_sim
 CHUNK = 25
 CHUNKS = 40
 
-CHEAP = 9
+CHEAP = 83
 """A seed whose case is short, and shows the bug below."""
 
 SILENCE = next(bug.name for bug in BUGS if bug.name.startswith("silence"))
@@ -91,10 +91,12 @@ def test_neighbouring_seeds_are_different_cases() -> None:
 
 
 def test_a_group_of_seeds_begins_with_the_same_world() -> None:
+    worlds = set()
     for group in range(20):
         seeds = range(group * SIBLINGS, (group + 1) * SIBLINGS)
         [world] = {dump(draw(seed).beginning) for seed in seeds}
-        assert world != dump(draw(seeds.stop).beginning)
+        worlds.add(world)
+    assert len(worlds) > 15
 
 
 @pytest.mark.parametrize("first", [0, 7 * SIBLINGS, 3 * GAME + SIBLINGS])
