@@ -161,6 +161,9 @@ class _AtLarge(Reconciler):
             ),
         )
 
+    async def report(self, resource: Resource, key: Key, obj: Object) -> None:
+        await self.replace(resource, key, obj, "status")
+
     async def patch(
         self, resource: Resource, key: Key, steps: list[Json], subresource: str = ""
     ) -> Object:

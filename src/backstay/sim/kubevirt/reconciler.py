@@ -60,6 +60,7 @@ class Reconciler(ABC):
         self._backoffs: dict[Key, Backoff] = {}
         self._context: Context | None = None
         self._last_arrival = 0.0
+        self._reporting: tuple[str, Key] | None = None
 
     @abstractmethod
     def begin(self) -> None:
@@ -94,7 +95,11 @@ class Reconciler(ABC):
 
     def note(self, commit: Commit) -> None:
         """Is called in the commit itself, by whoever made it; it is heard of later."""
-        if self._context is not None and self.concerns(commit):
+        if (
+            self._context is not None
+            and (commit.storage, commit.after.key) != self._reporting
+            and self.concerns(commit)
+        ):
             self._context.run(self._send, commit)
 
     def _send(self, commit: Commit) -> None:
@@ -137,6 +142,16 @@ class Reconciler(ABC):
         await self._travel()
         target = Target(self._info(resource), *key, subresource)
         return self.operations.replace(target, obj, _WRITE)[0].object
+
+    async def report(self, resource: Resource, key: Key, obj: Object) -> None:
+        """Replaces a status by one that leaves it nothing more to do. It does not hear of that
+        itself, because a third of all looks would be at what it has just written."""
+        await self._travel()
+        self._reporting = (resource.label, key)
+        try:
+            self.operations.replace(Target(self._info(resource), *key, "status"), obj, _WRITE)
+        finally:
+            self._reporting = None
 
     async def patch(
         self, resource: Resource, key: Key, steps: list[Json], subresource: str = ""

@@ -219,7 +219,12 @@ class VmController(Reconciler):
         )
         status = vm_status(vm, sight, self.rng)
         if status != vm.get("status"):
-            await self.replace(VMS, key, {**vm, "status": status}, "status")
+            reported = {**vm, "status": status}
+            if status.get("stateChangeRequests") or sight.unbound_claim:
+                # The next request is for another look, and nobody tells when a claim is bound.
+                await self.replace(VMS, key, reported, "status")
+            else:
+                await self.report(VMS, key, reported)
         if vmi is not None and is_final(vmi) and KEPT_FOR_VM in finalizers_of(vmi):
             had = finalizers_of(vmi)
             kept = [each for each in had if each != KEPT_FOR_VM]
