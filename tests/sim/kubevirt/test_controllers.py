@@ -46,6 +46,15 @@ def test_a_launcher_says_whose_it_is_and_how_long_it_may_take() -> None:
     in_memory(scenario)
 
 
+def test_what_somebody_else_says_of_a_vm_is_put_right() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_vm()
+        await rig.change_vm({"status": {"printableStatus": "Stopped"}}, "status")
+        await word(rig, "Running")
+
+    in_memory(scenario)
+
+
 def test_a_vm_waits_for_its_claims() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.create_vm(claims=["disk"])
