@@ -114,43 +114,53 @@ def _identifier(owner: Owner) -> bytes:
 
 
 def _read(entries: Any) -> Claims:
-    claims: Claims = {}
-    for entry in entries or ():
-        version: str = entry["apiVersion"]
-        operation: str = entry["operation"]
-        owner = Owner(
-            entry.get("manager", ""),
-            operation,
-            version if operation == UPDATE else "",
-            entry.get("subresource", ""),
+    return {
+        _owner_of(entry): Claim(
+            entry["apiVersion"], entry.get("time", ""), entry.get("fieldsV1", EMPTY)
         )
-        claims[owner] = Claim(version, entry.get("time", ""), entry.get("fieldsV1", EMPTY))
-    return claims
+        for entry in entries or ()
+    }
 
 
-def _read_sent(entries: Any) -> Claims | None:
-    """Entries as a client sent them; None if they are not valid."""
+def _owner_of(entry: Object) -> Owner:
+    operation: str = entry["operation"]
+    return Owner(
+        entry.get("manager", ""),
+        operation,
+        entry["apiVersion"] if operation == UPDATE else "",
+        entry.get("subresource", ""),
+    )
+
+
+def _read_sent(entries: Any) -> list[Object] | None:
+    """Entries as a client sent them, in our form; None if they are not valid."""
     try:
         for entry in entries:
             if entry["operation"] not in (UPDATE, APPLY) or entry["fieldsType"] != "FieldsV1":
                 return None
             if not entry["apiVersion"]:
                 return None
-        return _read(
-            [{**entry, "fieldsV1": fieldsets.read(entry["fieldsV1"])} for entry in entries]
-        )
+        read = [{**entry, "fieldsV1": fieldsets.read(entry["fieldsV1"])} for entry in entries]
+        return _written(_read(read))
     except (KeyError, TypeError, ValueError):
         return None
 
 
 def _written(claims: Claims) -> list[Object]:
-    """In the server's order: appliers first, then by time, then by name."""
-    ordered = sorted(
-        claims.items(),
-        key=lambda it: (it[0].operation, it[1].time, it[0].manager, it[1].version,
-                        it[0].subresource),
-    )  # fmt: skip
-    return [_entry(owner, claim) for owner, claim in ordered]
+    entries = [_entry(owner, claim) for owner, claim in claims.items()]
+    entries.sort(key=_place)
+    return entries
+
+
+def _place(entry: Object) -> tuple[str, ...]:
+    """By this the server orders entries: appliers first, then by time, then by name."""
+    return (
+        entry["operation"],
+        entry.get("time", ""),
+        entry["manager"],
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
 
 
 def _entry(owner: Owner, claim: Claim) -> Object:
@@ -168,13 +178,13 @@ def _entry(owner: Owner, claim: Claim) -> Object:
     return entry
 
 
-def _managed(obj: Object, claims: Claims) -> Object:
+def _managed(obj: Object, entries: list[Object]) -> Object:
     """The object with these entries; the same object if it has them already."""
     meta = _meta(obj)
-    entries = _written(claims)
     if meta.get("managedFields") == (entries or None):
         return obj
-    meta = {key: value for key, value in meta.items() if key != "managedFields"}
+    meta = dict(meta)
+    meta.pop("managedFields", None)
     if entries:
         meta["managedFields"] = entries
     return {**obj, "metadata": meta}
@@ -212,23 +222,42 @@ def track_update(
 
     ``reset`` are fields that this request cannot change, such as the status.
     """
-    claims = _claims_for_update(before, after, subresource)
-    if not claims and before is not None:
+    entries = _entries_for_update(before, after, subresource)
+    if not entries and before is not None:
         # Somebody has asked for an object without managed fields.
-        return _managed(after, claims)
+        return _managed(after, [])
     try:
         put, gone = _changes(before, after, shape_of(schema, types), reset)
     except structured.Mismatch:
         # A list has items that nothing identifies: then nobody can keep account.
-        return _managed(after, {})
-    claims = _without(_without(claims, put), gone)
+        return _managed(after, [])
+    owner = Owner(manager or "unknown", operation, api_version, subresource)
+    return _managed(after, _handed_over(entries, owner, put, gone, now))
+
+
+def _handed_over(
+    entries: list[Object], owner: Owner, put: FieldSet, gone: FieldSet, now: str
+) -> list[Object]:
+    """The entries once an owner has put some fields and others are gone. They are changed as they
+    are, because most writes change one of them, and most of those nothing but its time."""
     mine = difference(put, _NOBODYS)
+    kept: list[Object] = []
+    for entry in entries:
+        fields = entry["fieldsV1"]
+        left = difference(fields, gone) if gone else fields
+        if mine and _owner_of(entry) == owner:
+            mine = union(left, mine)
+            continue
+        left = difference(left, put)
+        if left is fields:
+            kept.append(entry)
+        elif left:
+            kept.append({**entry, "fieldsV1": left})
     if mine:
-        owner = Owner(manager or "unknown", operation, api_version, subresource)
-        if owner in claims:
-            mine = union(claims[owner].fields, mine)
-        claims[owner] = Claim(api_version, now, mine)
-    return _managed(after, _capped(claims))
+        kept.append(_entry(owner, Claim(owner.version, now, mine)))
+        if len(kept) > 1 and _place(kept[-2]) > _place(kept[-1]):
+            kept.sort(key=_place)
+    return kept if len(kept) <= _MOST_UPDATERS else _written(_capped(_read(kept)))
 
 
 def _changes(
@@ -244,16 +273,16 @@ def _changes(
     return fieldsets.without(put, reset), fieldsets.without(gone, reset)
 
 
-def _claims_for_update(before: Object | None, after: Object, subresource: str) -> Claims:
+def _entries_for_update(before: Object | None, after: Object, subresource: str) -> list[Object]:
     """Clients that know nothing of managed fields drop them, and others may edit them."""
-    kept = _meta(before).get("managedFields") if before is not None else None
+    kept = (_meta(before).get("managedFields") if before is not None else None) or []
     sent = _meta(after).get("managedFields")
     if sent is None or sent is kept or sent == kept or subresource:
-        return _read(kept)
+        return kept
     if sent in ([], [{}]):
-        return {}
-    claims = _read_sent(sent)
-    return _read(kept) if claims is None else claims
+        return []
+    read = _read_sent(sent)
+    return kept if read is None else read
 
 
 def _capped(claims: Claims) -> Claims:
@@ -328,7 +357,7 @@ def apply(
     mine = Claim(api_version, now, fieldsets.without(owned, reset) if reset else owned)
     if live is None:
         made = structured.decoded(config, shape) if has_blank and built_in else config
-        return _managed(made, _claimed({}, owner, mine))
+        return _managed(made, _written(_claimed({}, owner, mine)))
     intent = Intent(config, owner, mine, shape, has_blank, kind, built_in, reset)
     try:
         return _applied(live, intent, force=force)
@@ -349,13 +378,13 @@ def _applied(live: Object, intent: Intent, *, force: bool) -> Object:
     claims = _without(_without(claims, put), gone)
     if same(result, live):
         mine = mine._replace(time=last.time if last else "")
-        return _managed(live, _claimed(claims, owner, mine))
+        return _managed(live, _written(_claimed(claims, owner, mine)))
     if intent.built_in and (abandoned or intent.has_blank):
         result = structured.decoded(result, shape, live)
     if owner.manager == _KUBECTL:
         named = {"apiVersion": mine.version, "kind": intent.kind}
         result = _annotated(result, {**named, **config})
-    result = _managed(result, _claimed(claims, owner, mine))
+    result = _managed(result, _written(_claimed(claims, owner, mine)))
     return live if intent.has_blank and _only_times_differ(live, result) else result
 
 
