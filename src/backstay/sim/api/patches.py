@@ -166,7 +166,10 @@ def _from(operation: Object) -> str:
 def _tokens(path: str) -> list[str]:
     if "/" not in path:
         raise _Inapplicable
-    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+    tokens = path.split("/")[1:]
+    if "~" not in path:
+        return tokens
+    return [token.replace("~1", "/").replace("~0", "~") for token in tokens]
 
 
 def _found(document: Any, path: str) -> Any:
@@ -245,6 +248,9 @@ def _removing(container: Any, token: str) -> Any:
     return [*container[:index], *container[index + 1 :]]
 
 
+_SIGN = "$"
+"""Every directive begins with it, and hardly any field does."""
+
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _ORDER = "$setElementOrder"
@@ -278,20 +284,24 @@ class _Strategic:
         if _DIRECTIVE in patch:
             return _directed(patch)
         result = _retained(original, patch) if _RETAIN in patch else dict(original)
-        ordered = [key for key in patch if key.startswith(_ORDER)]
-        done = {_RETAIN, *ordered}
-        for key in ordered:
-            done.add(self._set_order(result, patch, key, schema))
+        done = {_RETAIN}
+        for key in patch:
+            if key[:1] == _SIGN and key.startswith(_ORDER):
+                done |= {key, self._set_order(result, patch, key, schema)}
         for key, value in patch.items():
-            if key not in done:
+            if type(value) is str and key[:1] != _SIGN:
+                # Most of what is patched; nothing of the long way makes a difference to it.
+                if key not in result or result[key] != value:
+                    result[key] = value
+            elif key not in done:
                 self._merge_field(result, key, value, schema)
-        unchanged = len(result) == len(original) and all(
-            key in result and result[key] is value for key, value in original.items()
-        )
-        return original if unchanged else result
+        for key, value in original.items():
+            if key not in result or result[key] is not value:
+                return result
+        return original if len(result) == len(original) else result
 
     def _merge_field(self, result: Object, key: str, value: Any, schema: Schema) -> None:
-        deleting = key.startswith(_DELETE)
+        deleting = key[:1] == _SIGN and key.startswith(_DELETE)
         if deleting:
             key = _list_of(key, _DELETE, "invalid patch format of primitive list")
         old = result.get(key)
@@ -342,11 +352,12 @@ class _Strategic:
 
     def _merge_items(self, original: list[Any], patch: list[Any], node: Schema) -> list[Any]:
         assert node.merge_key is not None
+        key = node.merge_key
         merged = list(original)
         for item in patch:
-            value = _merge_value(item, node.merge_key)
+            value = _merge_value(item, key)
             for index, old in enumerate(merged):
-                if node.merge_key in old and same(old[node.merge_key], value):
+                if key in old and old[key] == value and same(old[key], value):
                     merged[index] = self.map(old, item, node.list or ANY)
                     break
             else:
@@ -399,7 +410,7 @@ def _retained(original: Object, patch: Object) -> Object:
 
 
 def _is_parallel(key: str) -> bool:
-    return key == _RETAIN or key.startswith((_ORDER, _DELETE))
+    return key[:1] == _SIGN and (key == _RETAIN or key.startswith((_ORDER, _DELETE)))
 
 
 def _list_of(key: str, prefix: str, otherwise: str) -> str:
@@ -489,6 +500,8 @@ def _in_order(merged: list[Any], asked: list[Any], live: list[Any], key: str | N
     Neither order is ever broken; an item of the others comes before the first asked-for item
     that it came before in ``live``.
     """
+    if (names := _names(merged, key)) and names == _names(asked, key):
+        return merged
     wanted = _positions(asked, key)
     before = _positions(live, key)
     named: list[Any] = []
@@ -504,6 +517,15 @@ def _in_order(merged: list[Any], asked: list[Any], live: list[Any], key: str | N
             result.append(others.pop(0))
         result.append(item)
     return result + others
+
+
+def _names(items: list[Any], key: str | None) -> list[str]:
+    """What tells items apart if that is a text for each, as it mostly is; otherwise nothing."""
+    try:
+        names = items if key is None else [item[key] for item in items]
+    except (KeyError, TypeError):
+        return []
+    return names if set(map(type, names)) == {str} and len(set(names)) == len(names) else []
 
 
 def _value(item: Any, key: str | None) -> Any:
@@ -533,7 +555,8 @@ def _as_is(value: Any) -> Any:
         return {
             key: _as_is(item)
             for key, item in value.items()
-            if item is not None and key != _DIRECTIVE and not _is_parallel(key)
+            if item is not None
+            and (key[:1] != _SIGN or (key != _DIRECTIVE and not _is_parallel(key)))
         }
     return [_as_is(item) for item in value] if type(value) is list else value
 
@@ -544,7 +567,9 @@ def _new(value: Any) -> Any:
         return {
             key: _new(item)
             for key, item in value.items()
-            if item is not None and not _is_parallel(key) and not _is_directive(item)
+            if item is not None
+            and (key[:1] != _SIGN or not _is_parallel(key))
+            and not (type(item) is dict and _DIRECTIVE in item)
         }
     if type(value) is list:
         return [_new(item) for item in value if not _is_directive(item)]
