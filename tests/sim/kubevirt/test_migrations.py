@@ -156,6 +156,23 @@ def test_no_more_than_two_guests_leave_a_node_at_once() -> None:
     in_memory(scenario, copying=LONG)
 
 
+def test_a_guest_that_has_no_node_yet_is_moved_once_it_runs() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.create_claim(DISK)
+        for node in ("n1", "n2", "n3"):
+            await rig.keep_scheduler_away(node)
+        await rig.create_vm(claims=[DISK])
+        await rig.until(VMIS, lambda vmi: (vmi.get("status") or {}).get("phase") == "Scheduling")
+        move = await rig.migrate()
+        await asyncio.sleep(10.0)
+        assert (await rig.read(MIGRATIONS, move))["status"]["phase"] == "Pending"
+        for node in ("n1", "n2", "n3"):
+            await rig.let_scheduler_in(node)
+        await until_phase(rig, move, "Succeeded")
+
+    in_memory(scenario)
+
+
 # A dead source
 
 

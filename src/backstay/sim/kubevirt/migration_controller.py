@@ -156,7 +156,7 @@ class MigrationController(Reconciler):
     async def _prepare(self, namespace: str, migration: Object, vmi: Object) -> float | None:
         target = self._target(migration, vmi)
         if target is None:
-            wait = self._wait(migration, vmi)
+            wait = self._wait(migration)
             if wait:
                 return wait
             try:
@@ -170,11 +170,14 @@ class MigrationController(Reconciler):
             await self.create(PODS, namespace, self._attachment_for(vmi, target))
         return None
 
-    def _wait(self, migration: Object, vmi: Object) -> float:
+    def _wait(self, migration: Object) -> float:
         uid = migration["metadata"]["uid"]
         others = [each.object for each in self.all(MIGRATIONS)]
         running = [each for each in others if self._has_room(each)]
-        node = vmi["status"]["nodeName"]
+        node = self._source_of(migration)
+        if not node:
+            # There is no guest yet that could be moved.
+            return _WAIT_FOR_ROOM
         from_here = [each for each in running if self._source_of(each) == node]
         full = len(running) >= _MOST_AT_ONCE or len(from_here) >= _MOST_FROM_A_NODE
         if full and uid not in self._let_in:
@@ -216,10 +219,14 @@ class MigrationController(Reconciler):
         target, source = self._target(migration, vmi), current_pod(vmi, self._pods(vmi))
         if target is None or source is None or not is_ready(target) or is_its_own(migration, vmi):
             return
+        place = self._source_of(migration)
+        if not place:
+            # It was lost meanwhile, and is being started anew.
+            return
         node = target["spec"]["nodeName"]
         state: Json = {
             "migrationUid": migration["metadata"]["uid"],
-            "sourceNode": vmi["status"]["nodeName"],
+            "sourceNode": place,
             "sourcePod": source["metadata"]["name"],
             "targetNode": node,
             "targetPod": target["metadata"]["name"],
