@@ -140,8 +140,12 @@ class Types(Mapping[str, Schema]):
     def remove(self, name: str) -> None:
         self._types.pop(name, None)
 
+    def named(self, name: str) -> Schema:
+        """A type that nobody described merges as plain JSON."""
+        return self._types.get(name, ANY)
+
     def resolve(self, schema: Schema) -> Schema:
-        """Follows a reference; a type that nobody described merges as plain JSON."""
+        """Follows a reference."""
         while schema.ref is not None:
             schema = self._types.get(schema.ref, ANY)
         return schema
@@ -185,7 +189,7 @@ class Kinds:
         return (k for k in self._kinds.values() if (k.group, k.kind) == (group, kind))
 
     def schema(self, info: KindInfo) -> Schema:
-        return self.types.get(info.type, ANY)
+        return self.types.named(info.type)
 
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?\Z")

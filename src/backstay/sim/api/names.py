@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from backstay.seam.clock import Rng
@@ -68,15 +69,16 @@ def check_marks(meta: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         found += _check_labels(labels)
     if annotations and annotations is not old.get("annotations"):
         for key in annotations:
-            problems = _key_problems(key.lower())
-            found += [causes.invalid("metadata.annotations", key, why) for why in problems]
+            if problems := _key_problems(key.lower()):
+                found += [causes.invalid("metadata.annotations", key, why) for why in problems]
     return found
 
 
 def _check_labels(labels: dict[str, str]) -> list[Cause]:
     found = []
     for key, value in labels.items():
-        found += [causes.invalid("metadata.labels", key, why) for why in _key_problems(key)]
+        if problems := _key_problems(key):
+            found += [causes.invalid("metadata.labels", key, why) for why in problems]
         if len(value) > _LONGEST_VALUE:
             why = f"must be no more than {_LONGEST_VALUE} bytes"
             found.append(causes.invalid("metadata.labels", value, why))
@@ -85,7 +87,13 @@ def _check_labels(labels: dict[str, str]) -> list[Cause]:
     return found
 
 
-def _key_problems(key: str) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def _key_problems(key: str) -> tuple[str, ...]:
+    """Asked once, because most objects have the same few keys."""
+    return tuple(_wrong_with_key(key))
+
+
+def _wrong_with_key(key: str) -> Iterator[str]:
     """``prefix/name`` or just a name."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:

@@ -94,7 +94,7 @@ class Operations:
         """``sent`` is without kind and apiVersion; the target has no name yet."""
         info = target.info
         rules = self.rules(info)
-        meta = dict(sent.get("metadata") or {})
+        meta = _said(sent.get("metadata") or {})
         self._place(target, meta)
         self._name(info, target.namespace, meta)
         said = rules.defaulted(rules.complete({**sent, "metadata": meta}))
@@ -122,13 +122,13 @@ class Operations:
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(field, None)
         meta["uid"] = self._uid()
-        meta["creationTimestamp"] = self.now()
+        now = meta["creationTimestamp"] = self.now()
         if rules.generation:
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
         if write.operation != "Apply":
-            tracked = self._tracked(target, rules, None, rules.as_stored(said), write)
+            tracked = self._tracked(target, rules, None, rules.as_stored(said), write, now)
             _take_managed_fields(meta, tracked["metadata"])
         return self._commit(target, key, None, rules.as_stored(obj), write)
 
@@ -246,21 +246,25 @@ class Operations:
         return {"apiVersion": info.api_version, "kind": info.kind, **obj}
 
     def _update(self, target: Target, found: Stored, sent: Object, write: Write) -> Stored:
-        info, old = target.info, found.object
+        info, old, before = target.info, found.object, found.object["metadata"]
         rules = self.rules(info)
-        self._check_version(target, found, sent.get("metadata") or {})
+        _check_version(target, found, sent.get("metadata") or {})
         if (mutator := self._mutators.get(info.storage)) is not None:
             sent = mutator(old, sent, write)
-        meta = self._kept_meta(old["metadata"], sent.get("metadata") or {})
-        if write.operation == "Update" and "managedFields" in old["metadata"]:
-            meta["managedFields"] = old["metadata"]["managedFields"]
-        new = self._changed(target, rules, {**sent, "metadata": meta}, old)
-        causes = [
-            *_immutable_uid(sent.get("metadata") or {}, old["metadata"]),
-            *names.check_marks(new["metadata"], old["metadata"]),
-            *names.check_finalizers(info, new["metadata"], old["metadata"]),
-            *rules.validate(new, old),
-        ]
+        said = sent.get("metadata") or {}
+        causes: list[Cause] = []
+        if said is before:
+            # Nothing is said of it, so there is nothing to keep and nothing to check.
+            new = self._changed(target, rules, {**sent, "metadata": dict(before)}, old)
+        else:
+            meta = _kept_meta(before, said)
+            if write.operation == "Update" and "managedFields" in before:
+                meta["managedFields"] = before["managedFields"]
+            new = self._changed(target, rules, {**sent, "metadata": meta}, old)
+            causes += _immutable_uid(said, before)
+            causes += names.check_marks(new["metadata"], before)
+            causes += names.check_finalizers(info, new["metadata"], before)
+        causes += rules.validate(new, old)
         if causes:
             raise status.invalid(info, target.name, causes)
         if (
@@ -269,7 +273,7 @@ class Operations:
             and rules.spec_of(new) != rules.spec_of(old)
         ):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        new = self._tracked(target, rules, old, rules.as_stored(new), write)
+        new = self._tracked(target, rules, old, rules.as_stored(new), write, self.now())
         if new == old:
             return found
         meta = new["metadata"]
@@ -286,24 +290,6 @@ class Operations:
         if target.subresource:
             return rules.on_subresource_update(target.subresource, new, old)
         return rules.on_update(self._admission.update(target, new, old), old)
-
-    def _check_version(self, target: Target, found: Stored, sent: dict[str, Any]) -> None:
-        version = sent.get("resourceVersion")
-        if version and not version.isdecimal():
-            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-            raise status.Refusal(500, "", why)
-        if version and version != found.object["metadata"]["resourceVersion"]:
-            raise status.stale(target.info, target.name)
-
-    def _kept_meta(self, old: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
-        """What a client says of the metadata, except for what is not its to say."""
-        meta = {k: v for k, v in sent.items() if v or (v is not None and v != {} and v != [])}
-        for field in _SERVER_OWNED:
-            if field in old:
-                meta[field] = old[field]
-            else:
-                meta.pop(field, None)
-        return meta
 
     # Deleting
 
@@ -368,14 +354,20 @@ class Operations:
         return self._commit(target, target.key, found, obj, write)
 
     def _tracked(
-        self, target: Target, rules: KindRules, old: Object | None, new: Object, write: Write
+        self,
+        target: Target,
+        rules: KindRules,
+        old: Object | None,
+        new: Object,
+        write: Write,
+        now: str,
     ) -> Object:
         if write.operation == "Apply":
             return new
         return managed.track_update(
             old, new,
             manager=write.manager, operation="Update", api_version=target.info.api_version,
-            subresource=target.subresource, now=self.now(),
+            subresource=target.subresource, now=now,
             schema=self.kinds.schema(target.info), types=self.kinds.types,
             reset=rules.kept(target.subresource),
         )  # fmt: skip
@@ -418,6 +410,32 @@ def _other_uid(target: Target, asked: str, actual: str) -> status.Refusal:
         f"meta: {actual}"
     )
     return status.conflict(target.info, target.name, why)
+
+
+def _check_version(target: Target, found: Stored, said: dict[str, Any]) -> None:
+    version = said.get("resourceVersion")
+    if not version or version == found.object["metadata"]["resourceVersion"]:
+        return
+    if not version.isdecimal():
+        why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise status.Refusal(500, "", why)
+    raise status.stale(target.info, target.name)
+
+
+def _said(meta: dict[str, Any]) -> dict[str, Any]:
+    """What a client says of the metadata: what is empty says nothing."""
+    return {k: v for k, v in meta.items() if v or (v is not None and v != {} and v != [])}
+
+
+def _kept_meta(old: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """The same, except for what is not a client's to say."""
+    meta = _said(said)
+    for field in _SERVER_OWNED:
+        if field in old:
+            meta[field] = old[field]
+        elif field in meta:
+            del meta[field]
+    return meta
 
 
 def _immutable_uid(sent: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
