@@ -23,6 +23,8 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 _GO_TYPES = {"string": "string", "boolean": "bool", "integer": "int32", "number": "float64"}
 _GO_FORMATS = {"int64": "int64", "byte": "[]uint8"}
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
+_TEXT = "string"
+_TEXTS = frozenset({str})
 _WIDTHS = {None: 2**31, "int64": 2**63}
 
 
@@ -97,6 +99,12 @@ class _Walk:
             below = resolved.map
             if type(value) is not dict:
                 raise _mismatch(value, schema, place)
+            if (
+                below.type == _TEXT
+                and below.format is None
+                and _TEXTS.issuperset(map(type, value.values()))
+            ):
+                return value
             return {k: self.value(v, below, (place, "key", k)) for k, v in value.items()}
         if resolved.list is not None:
             below = resolved.list
@@ -108,9 +116,12 @@ class _Walk:
     def _struct(self, value: Object, fields: dict[str, Schema], place: _Place) -> Object:
         kept = {}
         for name, each in value.items():
-            schema = fields.get(name)
-            if schema is not None:
-                kept[name] = self.value(each, schema, (place, "field", name))
+            if name in fields:
+                schema = fields[name]
+                # Most fields are plain texts, which are what they are.
+                if type(each) is not str or schema.type != _TEXT or schema.format is not None:
+                    each = self.value(each, schema, (place, "field", name))
+                kept[name] = each
             elif name.startswith("$"):
                 kept[name] = each
             else:

@@ -17,6 +17,8 @@ So that the short way leads where the long one does, it is *learnt* and never as
 Everything else goes the long way, and so does whatever has to be refused.
 """
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -44,16 +46,10 @@ class _Form(msgspec.Struct, frozen=True):
     between: bytes | None
     end: bytes
 
-    def gaps(self, body: bytes) -> tuple[bytes | None, bytes] | None:
-        """The version and the value, if this is a body of this form."""
-        begin, end = len(self.begin), len(body) - len(self.end)
-        if begin > end or not (body.startswith(self.begin) and body.endswith(self.end)):
-            return None
-        inside = body[begin:end]
-        if self.between is None:
-            return None, inside
-        version, found, value = inside.partition(self.between)
-        return (version, value) if found else None
+    def pattern(self) -> re.Pattern[bytes]:
+        """What the bodies of this form match, and no other."""
+        version = b"" if self.between is None else b"(.*?)" + re.escape(self.between)
+        return re.compile(re.escape(self.begin) + version + b"(.*)" + re.escape(self.end), re.S)
 
 
 class _Known(msgspec.Struct):
@@ -62,7 +58,7 @@ class _Known(msgspec.Struct):
 
     inbound: Inbound
     head: bytes
-    form: _Form
+    matches: Callable[[bytes], re.Match[bytes] | None]
     annotation: str
     stored: Stored
 
@@ -86,10 +82,12 @@ class Renewals:
             return None
         if self._store.get(KIND, stored.key) is not stored:
             return None
-        gaps = known.form.gaps(inbound.body)
-        value = gaps and _value(known, *gaps)
+        filled = known.matches(inbound.body)
+        value = filled and _value(known, *reversed(filled.groups()))
+        if not value:
+            return None
         now = self._operations.now()
-        if not value or now < _last_entry(stored.object)["time"]:
+        if now < _last_entry(stored.object)["time"]:
             return None
         again = _restated(stored.object, known.annotation, value, self._store.next_version(), now)
         known.stored = self._store.put(KIND, stored.key, again)
@@ -126,10 +124,11 @@ class Renewals:
         form = _form(inbound.body, annotation, value, str(before.version))
         if form is None or _encode(short) != after.item:
             return None
-        return _Known(inbound, target.info.head, form, annotation, after)
+        matches = form.pattern().fullmatch
+        return _Known(inbound, target.info.head, matches, annotation, after)
 
 
-def _value(known: _Known, version: bytes | None, sent: bytes) -> str | None:
+def _value(known: _Known, sent: bytes, version: bytes | None = None) -> str | None:
     """What is to be put, if the long way would take it for exactly that."""
     if version is not None and version != b"%d" % known.stored.version:
         return None

@@ -256,7 +256,8 @@ def _type_mismatch(schema: Json, value: Any) -> tuple[str, str] | None:
 def _string(schema: Json, value: str, path: str) -> Findings:
     """The first thing that is wrong with it; there is no second."""
     found = Findings()
-    most, least, pattern = (schema.get(key) for key in ("maxLength", "minLength", "pattern"))
+    most, least = schema.get("maxLength"), schema.get("minLength")
+    pattern = schema.get("pattern")
     if most is not None and len(value) > most:
         message = f"{path} in body should be at most {most} chars long"
         found.add(message, causes.too_long(path, most))

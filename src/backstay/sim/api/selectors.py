@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from backstay.sim.api import gotext
 from backstay.sim.api.kinds import KindInfo, Object
 from backstay.sim.api.names import NOT_A_SUBDOMAIN, is_subdomain
 from backstay.sim.api.status import Refusal, bad_request
@@ -252,15 +253,16 @@ def _field_test(selectable: tuple[str, ...], field: str, operator: str, value: s
     if field not in selectable and field not in ("metadata.name", "metadata.namespace"):
         raise bad_request(f"field label not supported: {field}")
     path = field.split(".")
-    if operator == "!=":
-        return lambda obj: _at(obj, path) != value
-    return lambda obj: _at(obj, path) == value
+    # Unset means the zero value; booleans are spelled out.
+    unset = "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
+    wanted = operator != "!="
 
+    def test(obj: Object) -> bool:
+        node: Any = obj
+        for step in path:
+            if type(node) is not dict or step not in node or (node := node[step]) is None:
+                return (unset == value) is wanted
+        text = node if type(node) is str else gotext.plain(node)
+        return (text == value) is wanted
 
-def _at(obj: Object, path: list[str]) -> str:
-    node: Any = obj
-    for step in path:
-        if type(node) is not dict or step not in node or (node := node[step]) is None:
-            # Unset means the zero value; booleans are spelled out.
-            return "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
-    return str(node).lower() if type(node) is bool else str(node)
+    return test

@@ -44,9 +44,6 @@ class Structural(msgspec.Struct, frozen=True):
     promises: bool = False
     resources: bool = False
 
-    def child(self, field: str) -> "Structural | None":
-        return self.properties.get(field, self.others)
-
 
 def parse(raw: Mapping[str, Any]) -> Structural:
     others = raw.get("additionalProperties")
@@ -96,7 +93,7 @@ def prune(value: Any, node: Structural | None) -> Any:
             return _GONE
         if node.is_resource and field in _OWN_FIELDS:
             return item
-        below = node.child(field)
+        below = node.properties.get(field, node.others)
         if below is None:
             return item if node.preserves else _GONE
         return prune(item, below) if type(item) in _COMPOUND else item
@@ -116,7 +113,7 @@ def unknown(value: Any, node: Structural | None, path: str = "") -> Iterator[str
     for field, item in value.items():
         if node.is_resource and field in _OWN_FIELDS:
             continue
-        below = node.child(field)
+        below = node.properties.get(field, node.others)
         if below is None:
             if not node.preserves:
                 yield f"{path}.{field}" if path else field
@@ -135,11 +132,11 @@ def without_nulls(value: Any, node: Structural | None) -> Any:
         return value
 
     def kept(field: str, item: Any) -> Any:
-        if type(item) in _COMPOUND:
-            return without_nulls(item, node.child(field))
-        if item is not None:
+        if item is not None and type(item) not in _COMPOUND:
             return item
-        below = node.child(field)
+        below = node.properties.get(field, node.others)
+        if item is not None:
+            return without_nulls(item, below)
         may_be_null = below is None or below.nullable or below.default is not None
         return item if may_be_null else _GONE
 
@@ -160,7 +157,9 @@ def with_defaults(value: Any, node: Structural | None) -> Any:
         if below.default is not None and name not in value
     }
     filled = {**value, **missing} if missing else value
-    return _changed_map(filled, lambda field, item: _defaulted(item, node.child(field)))
+    return _changed_map(
+        filled, lambda field, item: _defaulted(item, node.properties.get(field, node.others))
+    )
 
 
 def _defaulted(value: Any, node: Structural | None) -> Any:
@@ -206,7 +205,7 @@ def duplicates(value: Any, node: Structural | None, path: str = "") -> Iterator[
                 below = f"{path}.{field}" if path else field
             else:
                 below = f"{path}[{field}]"
-            yield from duplicates(item, node.child(field), below)
+            yield from duplicates(item, node.properties.get(field, node.others), below)
     elif type(value) is list:
         yield from _repeated(value, node, path)
         for index, item in enumerate(value):
@@ -244,7 +243,9 @@ def coerced(value: Any, node: Structural | None) -> Any:
     if type(value) is not dict:
         return value
     if node.resources:
-        value = _changed_map(value, lambda field, item: coerced(item, node.child(field)))
+        value = _changed_map(
+            value, lambda field, item: coerced(item, node.properties.get(field, node.others))
+        )
     if node.is_resource and "metadata" in value:
         meta = known_metadata(value["metadata"])
         if meta is not value["metadata"]:
@@ -274,7 +275,9 @@ def incomplete(value: Any, node: Structural | None, path: str = "") -> Iterator[
                 if not value.get(field):
                     yield causes.required(f"{path}.{field}")
         for field, item in value.items():
-            yield from incomplete(item, node.child(field), f"{path}.{field}" if path else field)
+            yield from incomplete(
+                item, node.properties.get(field, node.others), f"{path}.{field}" if path else field
+            )
 
 
 # Merging
