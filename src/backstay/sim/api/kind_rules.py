@@ -281,10 +281,9 @@ class RuleBook:
 
     def __call__(self, info: KindInfo) -> KindRules:
         key = (info.group, info.version, info.plural)
-        rules = self._rules.get(key)
-        if rules is None:
-            rules = self._rules[key] = _RULES.get(info.storage, KindRules)(info)
-        return rules
+        if key not in self._rules:
+            self._rules[key] = _RULES.get(info.storage, KindRules)(info)
+        return self._rules[key]
 
     def put(self, info: KindInfo, rules: KindRules) -> None:
         self._rules[info.group, info.version, info.plural] = rules

@@ -159,9 +159,22 @@ class Watcher:
         self._wake()
 
     def _follow(self, commit: Commit) -> None:
-        line = self._line(commit) if commit.version > self._after else None
-        if line is None:
+        """By whether the object matched before and matches now: a watcher sees only its own."""
+        if commit.version <= self._after:
             return
+        if self._test is everything:
+            before, now = commit.before is not None, not commit.deleted
+        else:
+            before, now = self._matched(commit)
+        if now:
+            line = commit.after.line(self._head, b"MODIFIED" if before else b"ADDED")
+        elif not before:
+            return
+        elif commit.deleted:
+            line = commit.after.line(self._head, b"DELETED")
+        else:
+            assert commit.before is not None
+            line = _as_last_seen(commit.before, commit.after).line(self._head, b"DELETED")
         self._waiting.append(line)
         if len(self._waiting) > _BACKLOG:
             self._overrun = True
@@ -170,21 +183,6 @@ class Watcher:
     def _wake(self) -> None:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
-
-    def _line(self, commit: Commit) -> bytes | None:
-        """By whether the object matched before and matches now: a watcher sees only its own."""
-        if self._test is everything:
-            before, now = commit.before is not None, not commit.deleted
-        else:
-            before, now = self._matched(commit)
-        if now:
-            return commit.after.line(self._head, b"MODIFIED" if before else b"ADDED")
-        if not before:
-            return None
-        if commit.deleted:
-            return commit.after.line(self._head, b"DELETED")
-        assert commit.before is not None
-        return _as_last_seen(commit.before, commit.after).line(self._head, b"DELETED")
 
     def _matched(self, commit: Commit) -> tuple[bool, bool]:
         """Whether the object matched before the commit, and whether it does now. Each state is

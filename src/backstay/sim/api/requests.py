@@ -43,11 +43,12 @@ class Target(msgspec.Struct, frozen=True):
 
 def route(kinds: Kinds, path: str) -> Target:
     """The target of a resource path. Raises a ``Refusal`` (404)."""
-    known: Target | None = kinds.paths.get(path)
-    if known is None:
+    if path not in kinds.paths:
+        target = _routed(kinds, path)
         if len(kinds.paths) >= _MOST_PATHS:
             kinds.paths.clear()
-        known = kinds.paths[path] = _routed(kinds, path)
+        kinds.paths[path] = target
+    known: Target = kinds.paths[path]
     return known
 
 

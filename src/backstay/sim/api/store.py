@@ -65,18 +65,16 @@ class Stored:
 
     def encoded(self, head: bytes) -> bytes:
         """As an answer; ``head`` is the beginning, with kind and apiVersion."""
-        made = self._encoded.get(head)
-        if made is None:
-            made = self._encoded[head] = head + self.item[1:]
-        return made
+        if head not in self._encoded:
+            self._encoded[head] = head + self.item[1:]
+        return self._encoded[head]
 
     def line(self, head: bytes, event: bytes) -> bytes:
         """As a line of a watch."""
-        made = self._encoded.get((head, event))
-        if made is None:
-            made = b'{"type":"%s","object":%s}\n' % (event, self.encoded(head))
-            self._encoded[head, event] = made
-        return made
+        which = (head, event)
+        if which not in self._encoded:
+            self._encoded[which] = b'{"type":"%s","object":%s}\n' % (event, self.encoded(head))
+        return self._encoded[which]
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -133,9 +131,9 @@ class Store:
     def __init__(self, *, history: int = HISTORY, first_version: int = 1) -> None:
         self._objects: defaultdict[str, dict[Key, Stored]] = defaultdict(dict)
         self._sorted: dict[str, list[Key]] = {}
-        self._listed: dict[str, Sequence[Stored] | None] = {}
+        self._listed: defaultdict[str, Sequence[Stored] | None] = defaultdict(lambda: None)
         self._history: deque[Commit] = deque(maxlen=history)
-        self._followers: dict[str, list[_Following]] = {}
+        self._followers: defaultdict[str, list[_Following]] = defaultdict(list)
         self._everything: list[_Following] = []
         self._undelivered: deque[Commit] = deque()
         self._is_delivering = False
@@ -148,7 +146,7 @@ class Store:
     def all(self, storage: str) -> Sequence[Stored]:
         """In the order of their keys, as etcd lists them. The same sequence until there is a
         commit, because many ask and few change anything."""
-        listed = self._listed.get(storage)
+        listed = self._listed[storage]
         if listed is None:
             found = self._objects[storage]
             keys = self._sorted.get(storage)
@@ -246,14 +244,14 @@ class Store:
         """Calls ``follower`` in every later commit (of one kind, or of all) until released, and
         ``ended`` when the kind is no longer what it was. ``within`` narrows it down to a namespace,
         to a name, or to both."""
-        among = self._everything if storage is None else self._followers.setdefault(storage, [])
+        among = self._everything if storage is None else self._followers[storage]
         following = _Following(follower, ended, within, among)
         among.append(following)
         return following.release
 
     def end(self, storage: str) -> None:
         """Tells those who follow a kind that it is no longer what it was."""
-        for following in list(self._followers.get(storage, ())):
+        for following in list(self._followers[storage]):
             if following.ended is not None and not following.is_dead:
                 following.ended()
 
@@ -279,7 +277,7 @@ class Store:
 
     def _tell(self, commit: Commit) -> None:
         namespace, name = commit.after.key
-        for each in (*self._followers.get(commit.storage, ()), *self._everything):
+        for each in (*self._followers[commit.storage], *self._everything):
             if each.lane is not None and each.lane.ended:
                 each.release()
             elif (not each.name or each.name == name) and (
