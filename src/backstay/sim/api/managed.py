@@ -132,6 +132,16 @@ def _owner_of(entry: Object) -> Owner:
     )
 
 
+def _is_of(entry: Object, updater: Owner) -> bool:
+    """The same as to compare its owner, for one that is asked for at every write."""
+    return bool(
+        entry["manager"] == updater.manager
+        and entry["operation"] == UPDATE
+        and entry["apiVersion"] == updater.version
+        and entry.get("subresource", "") == updater.subresource
+    )
+
+
 def _read_sent(entries: Any) -> list[Object] | None:
     """Entries as a client sent them, in our form; None if they are not valid."""
     try:
@@ -222,7 +232,8 @@ def track_update(
 
     ``reset`` are fields that this request cannot change, such as the status.
     """
-    entries = _entries_for_update(before, after, subresource)
+    kept = before["metadata"].get("managedFields") if before is not None else None
+    entries = _entries_for_update(kept or [], after, subresource)
     if not entries and before is not None:
         # Somebody has asked for an object without managed fields.
         return _managed(after, [])
@@ -245,7 +256,7 @@ def _handed_over(
     for entry in entries:
         fields = entry["fieldsV1"]
         left = difference(fields, gone) if gone else fields
-        if mine and _owner_of(entry) == owner:
+        if mine and _is_of(entry, owner):
             mine = union(left, mine)
             continue
         left = difference(left, put)
@@ -273,9 +284,8 @@ def _changes(
     return fieldsets.without(put, reset), fieldsets.without(gone, reset)
 
 
-def _entries_for_update(before: Object | None, after: Object, subresource: str) -> list[Object]:
+def _entries_for_update(kept: list[Object], after: Object, subresource: str) -> list[Object]:
     """Clients that know nothing of managed fields drop them, and others may edit them."""
-    kept = (_meta(before).get("managedFields") if before is not None else None) or []
     sent = _meta(after).get("managedFields")
     if sent is None or sent is kept or sent == kept or subresource:
         return kept

@@ -8,7 +8,7 @@ What such a map owns depends on its keys and on the types of their values only, 
 out once as a ``Plan``, and all objects share the result.
 """
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -112,21 +112,25 @@ class Shape:
 
 class _Children(dict[str, Shape | None]):
     """The shapes of fields, None for one that the schema does not allow. Made when first asked for;
-    those of declared fields are kept, because a walk asks for them at every step."""
+    those of declared fields are kept, because a walk asks for them at every step, and all others
+    have one in common."""
 
     def __init__(self, parent: Shape) -> None:
         self._parent = parent
 
     def __missing__(self, key: str) -> Shape | None:
-        parent = self._parent
-        schema = parent.schema
-        node = (schema.fields or {}).get(key, schema.map)
-        if node is None:
-            return parent if not parent.typed else None
-        found = shape_of(node, parent.types)
-        if parent.declares(key):
-            self[key] = found
+        fields = self._parent.schema.fields
+        if fields is None or key not in fields:
+            return self._undeclared
+        found = self[key] = shape_of(fields[key], self._parent.types)
         return found
+
+    @cached_property
+    def _undeclared(self) -> Shape | None:
+        parent = self._parent
+        if parent.schema.map is not None:
+            return shape_of(parent.schema.map, parent.types)
+        return None if parent.typed else parent
 
 
 def _is_loose(schema: Schema) -> bool:
