@@ -60,6 +60,61 @@ def test_one_seed_is_one_order_between_lanes_and_another_is_another() -> None:
     assert len({tuple(order) for order in orders}) == 20
 
 
+async def delivered_to(lane: Lane, *, ready: bool) -> list[str]:
+    """What happens, in order, when the mechanics deliver to a lane and then go on."""
+    seen: list[str] = []
+    here, context = running(), lane.context()
+
+    def bring() -> None:
+        if ready:
+            here.call_soon(seen.append, "was ready", context=context)
+        here.deliver(lambda: seen.append(f"delivered at {here.time():g}"), context=context)
+        seen.append("brought")
+
+    here.set_in_motion(1.0, bring)
+    await asyncio.sleep(2.0)
+    return seen
+
+
+@virtual_time
+async def test_what_is_delivered_to_a_lane_at_rest_needs_no_place_in_line() -> None:
+    lane = Lane("rested", Oscillator(ahead=40.0))
+    assert await delivered_to(lane, ready=False) == ["delivered at 41", "brought"]
+    assert running().time() == 2.0
+
+
+@virtual_time
+async def test_what_is_delivered_overtakes_nothing_that_is_ready_in_its_lane() -> None:
+    seen = await delivered_to(Lane("busy"), ready=True)
+    assert seen == ["brought", "was ready", "delivered at 1"]
+
+
+@virtual_time
+async def test_what_is_delivered_to_a_paused_lane_waits_until_it_goes_on() -> None:
+    lane = Lane("paused")
+    running().pause(lane)
+    seen = await delivered_to(lane, ready=False)
+    assert seen == ["brought"]
+    running().resume(lane)
+    await asyncio.sleep(1.0)
+    assert seen == ["brought", "delivered at 2"]
+
+
+@virtual_time
+async def test_the_failure_of_what_is_delivered_is_told_and_harms_nobody() -> None:
+    failures: list[object] = []
+    here = running()
+    here.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    failure = ValueError("by the handler")
+
+    def fail() -> None:
+        raise failure
+
+    here.set_in_motion(1.0, lambda: here.deliver(fail, context=Lane("rested").context()))
+    await asyncio.sleep(2.0)
+    assert failures == [failure]
+
+
 def test_chance_lets_every_lane_overtake_every_other() -> None:
     overtakings = set()
     for seed in range(10):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from backstay.seam.errors import ConnectionLost
 from backstay.seam.serve import Answer, Handler, Inbound
 from backstay.seam.transport import Response
-from backstay.sim.fate import ALL_WELL, FATE, LEFT
+from backstay.sim.fate import CARRIED
 from backstay.sim.lane import current_lane
 from backstay.sim.wire import Exchange, Head, Link
 
@@ -70,12 +70,14 @@ class Doorkeeper:
 
     def _arrived(self, exchange: Exchange) -> None:
         exchange.up.on_news = None
-        # Only now, because a task for each request that is on its way would wait for nothing.
-        context = self._context.copy()
         if self._is_prompt:
-            exchange.loop.call_soon(self._serve_at_once, exchange, context=context)
+            # All in the same context, because none of them lasts until the next.
+            virtual = exchange.virtual
+            deliver = exchange.loop.call_soon if virtual is None else virtual.deliver
+            deliver(self._serve_at_once, exchange, context=self._context)
         else:
-            self._spawn(exchange, self._serve(exchange), context)
+            # Only now, because a task for each request under way would wait for nothing.
+            self._spawn(exchange, self._serve(exchange), self._context.copy())
 
     def _spawn(
         self, exchange: Exchange, serving: Coroutine[Any, Any, None], context: Context
@@ -130,9 +132,7 @@ class Doorkeeper:
     def _take(self, exchange: Exchange) -> Inbound:
         inbound = exchange.up.take()
         assert isinstance(inbound, Inbound)
-        if exchange.fate is not ALL_WELL:
-            FATE.set(exchange.fate)
-        LEFT.set(exchange.began)
+        CARRIED.set(exchange)
         return inbound
 
     def _over(self, exchange: Exchange) -> None:

@@ -11,7 +11,7 @@ may have been on the wire for minutes.
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -21,8 +21,19 @@ from backstay.sim.chance import Chance
 Loss: TypeAlias = Literal["reset", "silence"]
 """Whether the caller learns of it at once, or by its own timeout."""
 
-FATE: ContextVar["Fate"] = ContextVar("fate")
-LEFT: ContextVar[float] = ContextVar("left")
+
+class Carried(Protocol):
+    """A request that has arrived: what becomes of it, and when it left, in true time."""
+
+    @property
+    def fate(self) -> "Fate": ...
+
+    @property
+    def began(self) -> float: ...
+
+
+CARRIED: ContextVar[Carried] = ContextVar("carried")
+"""What the handler that runs in this context is answering."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -61,13 +72,15 @@ Fates: TypeAlias = Callable[[Attempt], Fate]
 
 def current_fate() -> Fate:
     """The fate of the request that the calling handler is answering."""
-    return FATE.get(ALL_WELL)
+    carried = CARRIED.get(None)
+    return ALL_WELL if carried is None else carried.fate
 
 
 def left_at() -> float | None:
     """When the request that the calling handler is answering was put on the wire, in true time;
     None for one that came another way."""
-    return LEFT.get(None)
+    carried = CARRIED.get(None)
+    return None if carried is None else carried.began
 
 
 class Weather(msgspec.Struct, frozen=True, kw_only=True):

@@ -183,6 +183,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._numbered = number = self._numbered + 1
         heappush(self._timers, (moment, number, timer, self._mechanics))
 
+    def deliver(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context) -> None:
+        """As ``call_soon``; but at once where the mechanics of the world bring it to a lane that
+        does nothing else, so that a place in line would be for nothing."""
+        lane = context.get(LANE, self._outside)
+        if self._running is not self._mechanics or not lane.idle:
+            self.call_soon(callback, *args, context=context)
+            return
+        self._running = lane
+        try:
+            context.run(callback, *args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio does
+            self._failed(Handle(callback, args, context), error)
+        finally:
+            self._running = self._mechanics
+
     def _timer_cancelled(self) -> None:
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
         self._cancelled_timers += 1
@@ -330,6 +347,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._let_due_timers_line_up()
                 if not lined_up:
                     if self._stopping:
+                        self._running = self._outside
                         return
                     continue
             ready_lanes = len(lined_up)
@@ -391,6 +409,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if (callback := timer.callback) is None:
                 self._cancelled_timers -= 1
             elif lane is mechanics:
+                self._running = mechanics
                 callback(*timer.args)
             elif lane.paused:
                 lane.overdue.append(timer)
