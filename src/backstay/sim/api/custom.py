@@ -94,7 +94,9 @@ class CustomResources(KindRules):
         return with_field(obj, "status", None) if self.has_status else obj
 
     def on_status_update(self, new: Object, old: Object) -> Object:
-        status = _admitted(new, self.schema).get("status")
+        # What else was sent is not looked at, because nothing comes of it.
+        sent = {"status": new["status"]} if "status" in new else {}
+        status = _admitted(sent, self.schema).get("status")
         meta = with_field(old["metadata"], "managedFields", new["metadata"].get("managedFields"))
         return with_field({**old, "metadata": meta}, "status", status)
 

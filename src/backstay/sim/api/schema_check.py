@@ -135,11 +135,12 @@ def _fields_fit(schema: Json, value: Mapping[str, Any], old: Any) -> bool:
     properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
     before = old if type(old) is dict else {}
     for name, item in value.items():
+        was = before.get(name, _UNKNOWN)
+        if was is item:
+            continue
         below = properties.get(name, others)
-        if type(below) is dict:
-            was = before.get(name, _UNKNOWN)
-            if not _fits(below, item, was):
-                return False
+        if type(below) is dict and not _fits(below, item, was):
+            return False
     required = schema.get("required")
     return not required or value.keys() >= set(required)
 
