@@ -85,6 +85,13 @@ class Latency:
         return self.least + self.spread * self.draw()
 
 
+class Feed(AsyncIterator[bytes]):
+    """A body that need not be read for every piece: while its reader waits, it may offer what is
+    new to ``offer``, which says whether that has left. If not, it is there to be read."""
+
+    offer: Callable[[bytes], bool] | None = None
+
+
 class Wires:
     """Which process can reach which, and how long that takes. Processes go by their names."""
 
@@ -238,6 +245,15 @@ class Pipe:
             size, every = self.drip
             for drop in _drops(pieces, size):
                 self._put((drop,), every)
+
+    def offer(self, piece: bytes) -> bool:
+        """Sends it for a sender that waits for nothing else, if that could do so at once."""
+        server = self._exchange.server
+        stands_still = server is not None and server.paused
+        if self._lost or stands_still or self._under_way >= _WINDOW:
+            return False
+        self.put(piece)
+        return True
 
     def end(self) -> None:
         """The sender is gone. The receiver learns of it behind everything else."""
@@ -449,6 +465,8 @@ class Exchange:
     async def send_body(self, body: AsyncIterator[bytes]) -> None:
         """Send a body as it comes, until it ends or nobody is left to read it."""
         self._streaming = asyncio.current_task()
+        if isinstance(body, Feed):
+            body.offer = self.down.offer
         try:
             async for chunk in body:
                 await self.down.send(chunk)

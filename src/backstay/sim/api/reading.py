@@ -12,7 +12,7 @@ notices: its memory of recent changes, or for what it does not keep there (Event
 import asyncio
 import base64
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -23,6 +23,7 @@ from backstay.sim.api.requests import Query, Target, complaint
 from backstay.sim.api.selectors import everything, named, select
 from backstay.sim.api.status import Cause, Refusal, bad_request, expired, invalid_options
 from backstay.sim.api.store import Commit, Expired, Key, Store, Stored
+from backstay.sim.wire import Feed
 
 BOOKMARK_EVERY = 60.0
 WATCH_SECONDS = 1800
@@ -104,14 +105,15 @@ class Reader:
         remaining = 0 if asked.labels or asked.fields else len(found) - asked.limit
         return Page(found[: asked.limit], version, _encode_token(version, last), remaining)
 
-    def watch(self, target: Target, query: Query) -> AsyncGenerator[bytes, None]:
+    def watch(self, target: Target, query: Query) -> "Watcher":
         """The answer's body. Raises a ``Refusal`` before anything is sent."""
         _check_watch(query)
-        return Watcher(self._store, target, query).lines()
+        return Watcher(self._store, target, query)
 
 
-class Watcher:
-    """One watch. It follows the store from the moment it is made, so nothing falls in between."""
+class Watcher(Feed):
+    """One watch. It follows the store from the moment it is made, so that nothing falls in between,
+    until it is closed."""
 
     def __init__(self, store: Store, target: Target, query: Query) -> None:
         self._store = store
@@ -136,6 +138,16 @@ class Watcher:
         self._release = store.follow(
             target.info.storage, self._follow, within=self._within, ended=self._end
         )
+        self._lines = self._read()
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._lines.__anext__()
+
+    async def aclose(self) -> None:
+        self._release()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        await self._lines.aclose()
 
     def _begin(self, version: int | None) -> None:
         if self._initial or not version:
@@ -175,6 +187,10 @@ class Watcher:
         else:
             assert commit.before is not None
             line = _as_last_seen(commit.before, commit.after).line(self._head, b"DELETED")
+        # Whoever reads waits only when it has read everything: nothing is overtaken.
+        idle = self._idle
+        if idle is not None and not idle.done() and self.offer is not None and self.offer(line):
+            return
         self._waiting.append(line)
         if len(self._waiting) > _BACKLOG:
             self._overrun = True
@@ -196,34 +212,29 @@ class Watcher:
         self._tested[commit.after.key] = (commit.after, does)
         return did, does
 
-    async def lines(self) -> AsyncGenerator[bytes, None]:
+    async def _read(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         now = loop.time()
         ends_at, bookmark_at = now + self._seconds, now + BOOKMARK_EVERY
-        try:
-            while True:
-                while batch := self._waiting[:_BATCH]:
-                    del self._waiting[:_BATCH]
-                    yield b"".join(batch)
-                if self._overrun:
+        while True:
+            while batch := self._waiting[:_BATCH]:
+                del self._waiting[:_BATCH]
+                yield b"".join(batch)
+            if self._overrun:
+                return
+            # One alarm for many waits, because most end with an event long before.
+            if self._alarm is None:
+                now = loop.time()
+                if now >= ends_at:
                     return
-                # One alarm for many waits, because most end with an event long before.
-                if self._alarm is None:
-                    now = loop.time()
-                    if now >= ends_at:
-                        return
-                    if self._bookmarks and now >= bookmark_at:
-                        bookmark_at = now + BOOKMARK_EVERY
-                        yield self._bookmark()
-                        continue
-                    due = min(ends_at, bookmark_at) if self._bookmarks else ends_at
-                    self._alarm = loop.call_at(due, self._ring)
-                self._idle = loop.create_future()
-                await self._idle
-        finally:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._release()
+                if self._bookmarks and now >= bookmark_at:
+                    bookmark_at = now + BOOKMARK_EVERY
+                    yield self._bookmark()
+                    continue
+                due = min(ends_at, bookmark_at) if self._bookmarks else ends_at
+                self._alarm = loop.call_at(due, self._ring)
+            self._idle = loop.create_future()
+            await self._idle
 
     def _ring(self) -> None:
         self._alarm = None

@@ -6,7 +6,7 @@ the object, its metadata or nothing beside the cells. A watch sends tables of on
 only in the first of them what the columns are.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api import columns, custom, jsonpath
 from backstay.sim.api.columns import Column
 from backstay.sim.api.kinds import KindInfo, Object
-from backstay.sim.api.reading import Page
+from backstay.sim.api.reading import Page, Watcher
 from backstay.sim.api.requests import Query
 from backstay.sim.api.rules import KindRules
 from backstay.sim.api.status import Refusal, bad_request
@@ -97,13 +97,13 @@ class Views:
                         "metadata": meta, "items": items})  # fmt: skip
 
     def watch(
-        self, info: KindInfo, plain: AsyncGenerator[bytes, None], view: str, query: Query
+        self, info: KindInfo, plain: Watcher, view: str, query: Query
     ) -> AsyncIterator[bytes]:
         include = _included(query) if view == "Table" else ""
         return self._lines(info, plain, view, include)
 
     async def _lines(
-        self, info: KindInfo, plain: AsyncGenerator[bytes, None], view: str, include: str
+        self, info: KindInfo, plain: Watcher, view: str, include: str
     ) -> AsyncIterator[bytes]:
         headers = True
         # Whoever closes this one must close the other one too, or it would follow for ever.
