@@ -89,3 +89,12 @@ async def test_nothing_is_looked_at_after_the_end() -> None:
     await controller.run(A, seconds=2.0)
     await asyncio.sleep(9.0)
     assert controller.began == [(0.0, A)]
+
+
+@virtual_time
+async def test_what_is_added_once_it_is_over_has_no_turn() -> None:
+    controller = Controller()
+    await controller.run(A, seconds=5.0)
+    controller.hands.add(B)
+    await asyncio.sleep(5.0)
+    assert controller.began == [(0.0, A)]

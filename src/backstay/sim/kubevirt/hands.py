@@ -26,18 +26,29 @@ class Hands:
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._busy: dict[Key, bool] = {}
         """What is being worked on, and whether it has been added since."""
+        self._over = False
 
-    async def run(self, begin: Callable[[], None]) -> NoReturn:
+    async def run(self, begin: Callable[[], None]) -> None:
+        """Until it is cancelled, or a piece of work fails."""
         try:
             async with self._group:
                 begin()
-                await asyncio.get_running_loop().create_future()
+                await self._for_ever()
         finally:
             for timer in self._later.values():
                 timer.cancel()
+
+    async def _for_ever(self) -> NoReturn:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._over = True
         raise AssertionError("nobody ends the wait but by cancelling it")
 
     def add(self, key: Key) -> None:
+        if self._over:
+            # Hands that are under way take their time to end, and others go on meanwhile.
+            return
         if key in self._busy:
             self._busy[key] = True
         elif key not in self._waiting:
