@@ -144,3 +144,9 @@ async def test_two_who_saw_the_same_version_cannot_both_win(api: Api) -> None:
     codes = [(await api.put(path, {**made, "data": {"x": str(n)}})).status for n in (1, 2)]
     assert codes == [200, 409]
     assert (await api.read(path))["data"] == {"x": "1"}
+
+
+async def test_what_a_creator_leaves_empty_of_the_metadata_is_not_there(api: Api) -> None:
+    body = named("a", labels={}, annotations=None, finalizers=[])
+    made = await api.make(api.at("secrets"), body)
+    assert made["metadata"].keys().isdisjoint(("labels", "annotations", "finalizers"))
