@@ -13,6 +13,7 @@ import msgspec
 
 from backstay.seam.serve import Answer, Inbound
 from backstay.sim.api.kinds import Object
+from backstay.sim.api.reading import Watcher
 
 GROUP = "events.k8s.io"
 _VERSION = "events.k8s.io/v1"
@@ -77,11 +78,11 @@ def from_core(answer: Answer) -> Answer:
     if isinstance(answer.body, bytes):
         made = _encode(_renamed(msgspec.json.decode(answer.body)))
         return msgspec.structs.replace(answer, body=made)
-    assert isinstance(answer.body, AsyncGenerator)
+    assert isinstance(answer.body, Watcher | AsyncGenerator)
     return msgspec.structs.replace(answer, body=_lines(answer.body))
 
 
-async def _lines(body: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _lines(body: Watcher | AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     async with aclosing(body) as chunks:
         async for chunk in chunks:
             events = (msgspec.json.decode(line) for line in chunk.splitlines())
