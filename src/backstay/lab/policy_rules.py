@@ -134,7 +134,10 @@ def _asked_proof(pod: Json, witness: Witness) -> str:
         return known.get(own.lower(), Strength.OBSERVED.value)
     if labels.get(TMAX_PROTECT) == "true":
         return Strength.PRESUMED.value
-    asked = list(_asked(pod, "minimumProof", witness))
+    # A word that we do not know asks for the most, here too.
+    strictest = Strength.OBSERVED.value
+    found = _asked(pod, "minimumProof", witness)
+    asked = [each if each in _STRENGTHS else strictest for each in found]
     return min(asked, key=_STRENGTHS.index) if asked else Strength.CONFIRMED.value
 
 
