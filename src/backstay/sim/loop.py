@@ -173,8 +173,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if context is None:
             context = copy_context()
         lane = context.get(LANE, self._outside)
-        now = self.true_time if lane.clock is None else lane.clock.read(self.true_time)
-        return self.call_at(now + delay, callback, *args, context=context)
+        if lane.clock is None:
+            when = moment = self.true_time + delay
+        else:
+            when = lane.clock.read(self.true_time) + delay
+            moment = lane.clock.moment(when)
+        # As ``call_at`` goes on: every sleep comes through here.
+        timer: Any = Timer(callback, args, context, when, self._timer_cancelled)
+        self._numbered = number = self._numbered + 1
+        heappush(self._timers, (moment, number, timer, lane))
+        stand_in: asyncio.TimerHandle = timer
+        return stand_in
 
     def set_in_motion(self, moment: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Calls it at a moment of true time, ahead of all that is ready then: for the mechanics of
@@ -346,10 +355,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not lined_up or (timers and timers[0][0] <= self.true_time):
                 self._let_due_timers_line_up()
                 if not lined_up:
-                    if self._stopping:
-                        self._running = self._outside
-                        return
-                    continue
+                    self._running = self._outside
+                    return
             ready_lanes = len(lined_up)
             place = int(self._draw() * ready_lanes) if ready_lanes > 1 else 0
             self._running = lane = lined_up[place]
@@ -388,42 +395,43 @@ class VirtualLoop(asyncio.BaseEventLoop):
         message = f"Exception in callback {handle!r}"
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
-    def _let_due_timers_line_up(self) -> None:  # noqa: C901 - so would each moment
+    def _let_due_timers_line_up(self) -> None:  # noqa: C901 - so would each timer
+        """Where nobody is ready to run, time goes on until somebody is, or it is told to stop."""
         timers, lined_up, mechanics = self._timers, self._lined_up, self._mechanics
-        if not lined_up:
-            self._running = self._outside
-            # Time goes on to the next timer, unless that is due by now.
-            if not self._stopping:
+        while True:
+            if not (lined_up or self._stopping):
                 while timers and timers[0][2].callback is None:
                     heappop(timers)
                     self._cancelled_timers -= 1
                 if not timers:
+                    self._running = self._outside
                     raise Deadlock(self._who_waits())
                 if timers[0][0] > self.true_time:
                     self.true_time = timers[0][0]
                     self._at_this_moment = 0
-        now = self.true_time
-        while timers and timers[0][0] <= now:
-            _, _, timer, lane = heappop(timers)
-            timer.on_cancel = None
-            if (callback := timer.callback) is None:
-                self._cancelled_timers -= 1
-            elif lane is mechanics:
-                self._running = mechanics
-                callback(*timer.args)
-            elif lane.paused:
-                lane.overdue.append(timer)
-            elif callback is _WAKES_A_SLEEPER:
-                # It only lets another callback line up, and takes the place of that.
-                timer.callback = None
-                sleeper, result = timer.args
-                if not sleeper.cancelled():
-                    sleeper.set_result(result)
-            else:
-                lane.ready.append(timer)
-                if lane.idle:
-                    lane.idle = False
-                    lined_up.append(lane)
+            while timers and timers[0][0] <= self.true_time:
+                _, _, timer, lane = heappop(timers)
+                timer.on_cancel = None
+                if (callback := timer.callback) is None:
+                    self._cancelled_timers -= 1
+                elif lane is mechanics:
+                    self._running = mechanics
+                    callback(*timer.args)
+                elif lane.paused:
+                    lane.overdue.append(timer)
+                elif callback is _WAKES_A_SLEEPER:
+                    # It only lets another callback line up, and takes the place of that.
+                    timer.callback = None
+                    sleeper, result = timer.args
+                    if not sleeper.cancelled():
+                        sleeper.set_result(result)
+                else:
+                    lane.ready.append(timer)
+                    if lane.idle:
+                        lane.idle = False
+                        lined_up.append(lane)
+            if lined_up or self._stopping:
+                return
 
     # The end
 
