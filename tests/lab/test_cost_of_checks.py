@@ -20,7 +20,7 @@ CHECKERS = frozenset(
     for name in (
         "witness", "knocks", "terms", "happenings", "inspector", "invariants", "liveness", "pace",
         "timeline", "addresses", "drbd_rules", "guest_rules", "linstor_rules", "policy_rules",
-        "silence_rules", "storage_rules", "restores",
+        "silence_rules", "storage_rules", "restores", "signs", "looks",
     )
 )  # fmt: skip
 

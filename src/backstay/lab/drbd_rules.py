@@ -106,11 +106,12 @@ class DrbdsWord:
         pod = self._witness.stored(PODS.label, asked.key[1], asked.key[0])
         if asked.method != "DELETE" or pod is None or not self._rests_on_drbd(pod, asked):
             return
-        silent = asked.sent - self._witness.seen_renewed_at(asked, _node_of(pod))
+        signs, node = self._witness.signs, _node_of(pod)
+        silent = asked.sent - signs.seen_renewed_at(asked.user, node, sent=asked.sent)
         if silent < self._witness.times.confirmed:
             yield (
                 "NoBystander",
-                f"{asked.key[1]} was to be deleted, and {_node_of(pod)}, which DRBD has lost, was"
+                f"{asked.key[1]} was to be deleted, and {node}, which DRBD has lost, was"
                 f" heard of {silent:.0f} s before",
             )
 

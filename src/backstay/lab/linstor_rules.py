@@ -41,8 +41,8 @@ def is_replaceable(pod: Json) -> bool:
 
 def _is_missed(pod: Json, by: Asked, witness: Witness) -> bool:
     node = str(pod["spec"].get("nodeName", ""))
-    silent = by.sent - witness.renewed_at(node)
-    missed = silent >= witness.times.suspect and not witness.sign_of_life(by, node)
+    silent = by.sent - witness.signs.renewed_at(node)
+    missed = silent >= witness.times.suspect and not witness.signs.late(by.user, node, sent=by.sent)
     return missed and _are_most_there(node, by, witness)
 
 
@@ -50,7 +50,7 @@ def _are_most_there(node: str, by: Asked, witness: Witness) -> bool:
     """Of the other nodes, without those that are silent and that somebody has declared dead."""
     others = {stored.key[1] for stored in witness.store.all(NODES.label)} - {node}
     window = witness.times.suspect + _BEHIND * witness.factor
-    there = {name for name in others if by.sent - witness.renewed_at(name) <= window}
+    there = {name for name in others if by.sent - witness.signs.renewed_at(name) <= window}
     words = (stored.object for stored in witness.store.all(CONFIRMATIONS.label))
     asked = others - ({word["spec"]["node"] for word in words} - there)
     return 2 * len(there) >= len(asked) > 0

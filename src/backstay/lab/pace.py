@@ -93,7 +93,7 @@ class Pace:
         boot = str(((live.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
         moves = self._moves.setdefault(workload, {})
         known = (node, boot) in moves
-        moves[node, boot] = self._witness.renewed_at(node)
+        moves[node, boot] = self._witness.signs.renewed_at(node)
         window = 60.0 * limits.get("coolDownMinutes", _COOL_DOWN)
         lately = sum(now - at < window for at in moves.values())
         most = limits.get("attempts", _ATTEMPTS)
@@ -109,7 +109,7 @@ class Pace:
 
     def _is_down(self, node: Json, now: float) -> bool:
         """Silent, and not all done for it."""
-        since = max(self._began, self._witness.renewed_at(_name(node)))
+        since = max(self._began, self._witness.signs.renewed_at(_name(node)))
         if now - since < _SILENT * self._witness.factor:
             return False
         tainted = any(each["key"] == TAINT for each in node["spec"].get("taints") or ())

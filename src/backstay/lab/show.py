@@ -279,7 +279,7 @@ class Show:
         anybody has looked."""
         ours, node = self.ours, IS_CUT_OFF
         word = await ours.death_of(node, by="bob", reason="it does not answer")
-        seen = ours.witness.life_shown(node)
+        seen = ours.witness.signs.shown(node)
         self._begin(
             f"The cable is back, and in that very moment somebody declares {node} dead, by "
             f"mistake. Backstay looks once more before it acts, sees that {node} lives, and "
@@ -289,7 +289,7 @@ class Show:
         for cluster in self._both:
             cluster.nodes[node].heal()
         await self._wait(
-            ours.until, lambda: ours.witness.life_shown(node) > seen, f"{node} stayed silent"
+            ours.until, lambda: ours.witness.signs.shown(node) > seen, f"{node} stayed silent"
         )
         self._say(f"$ backstay confirm-dead {node} --reason 'it does not answer'", "next")
         await ours.client.create(CONFIRMATIONS, word)

@@ -61,7 +61,7 @@ def is_lifted(spec: Json, witness: Witness) -> bool:
 def _is_down(node: Json, now: float, witness: Witness) -> bool:
     """Silent, and not all done for it."""
     name = node["metadata"]["name"]
-    renewed = witness.renewed_at(name)
+    renewed = witness.signs.renewed_at(name)
     if renewed == -math.inf or now - renewed < _SILENT * witness.factor:
         return False
     tainted = any(each["key"] == TAINT for each in node["spec"].get("taints") or ())

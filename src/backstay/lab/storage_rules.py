@@ -58,7 +58,7 @@ def robs_a_guest(asked: Asked, witness: Witness) -> str | None:
     named = ((asked.body.get("metadata") or {}).get("annotations") or {}).get(FENCED_NODE)
     nodes = (stored.object["metadata"] for stored in witness.store.all(NODES.label))
     for node in [meta["name"] for meta in nodes if meta["uid"] == named]:
-        sign = witness.sign_of_life(asked, node)
+        sign = witness.signs.late(asked.user, node, sent=asked.sent)
         if sign and witness.truth.running(node):
             return f"the storage was to refuse {node}, where guests run, although {sign}"
     return None

@@ -11,13 +11,13 @@ the request meanwhile is the doing of whoever asked.
 * ``Committed``: something was changed, with the request that did it if it was one of ours,
 * ``Entry``: the truth changed (``sim/nodes/truth.py``).
 
-It also remembers what our controllers have looked at with their own eyes: a write is judged by
-what whoever wrote could know when it *left*, not by what came a millisecond too late for that, and
-not by what has changed while it was on the wire (``terms.py``).
+It also remembers what our controllers have looked at with their own eyes (``looks.py``) and what
+nodes have shown of their life (``signs.py``): a write is judged by what whoever wrote could know
+when it *left*, not by what came a millisecond too late for that, and not by what has changed while
+it was on the wire (``terms.py``).
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,11 +29,12 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENT
 from backstay.apis.storage import CLAIMS
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.knocks import Knocks
-from backstay.lab.restores import KEPT, Restores
+from backstay.lab.looks import Look, Looks
+from backstay.lab.restores import Restores
+from backstay.lab.signs import Signs
 from backstay.lab.terms import Terms
 from backstay.model.labels import (
     ARMED,
-    HEARTBEAT,
     LEASE_NAMESPACE,
     OUT_OF_SERVICE,
     OUT_OF_SERVICE_OURS,
@@ -44,7 +45,7 @@ from backstay.settings import Settings
 from backstay.sim.api.requests import Target, query_of, route
 from backstay.sim.api.server import ApiServer
 from backstay.sim.api.status import Refusal
-from backstay.sim.api.store import Commit, Key, Store, Stored
+from backstay.sim.api.store import Commit, Key, Store
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.doorkeeper import prompt
 from backstay.sim.fate import left_at
@@ -57,13 +58,7 @@ _OURS = Settings(identity="")
 OUR_LEASE: Key = (_OURS.namespace, _OURS.lease)
 
 _LAUNCHER = "virt-launcher-"
-_SLACK = 10.0
-"""Seconds by which one of ours may be behind with what it has seen."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_REMEMBERED = frozenset(
-    each.label for each in (CONFIGS, LEASES, NODES, INCIDENTS, CONFIRMATIONS, PODS)
-)
-"""The kinds of which something is kept in mind."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -86,14 +81,6 @@ class Committed(msgspec.Struct, frozen=True):
     at: float
     commit: Commit
     by: Asked | None
-
-
-class Look(msgspec.Struct, frozen=True):
-    """What one of ours saw of an object; ``version`` is that of all there was at that moment."""
-
-    at: float
-    version: int
-    stored: Stored | None
 
 
 @dataclass(frozen=True)
@@ -137,15 +124,13 @@ class Witness:
         self._is_ours = is_ours
         self._knocks = knocks
         self.times = Times().scaled(knocks.factor)
+        self._looks = Looks()
+        self.signs = Signs(self._looks, self.terms, knocks, self.times)
         self._asking: Asked | None = None
         self._told: tuple[Callable[[Happening], None], ...] = ()
         self._cluster: EmbeddedCluster | None = None
         self._api: ApiServer | None = None
-        self._looks: dict[tuple[str, str, Key], list[Look]] = {}
         self._renewal = renewal
-        self._lives: dict[str, list[int]] = {}
-        self._renewed: dict[str, list[Look]] = {}
-        self._beats: dict[str, list[Look]] = {}
         self._confirmed: dict[str, int] = {}
         self._withdrawn: dict[str, int] = {}
         self._given_at: dict[str, float] = {}
@@ -156,6 +141,15 @@ class Witness:
         self._removed: dict[str, Removed] = {}
         self._shift = 0
         self.restores = Restores(knocks.factor)
+        self._remember: dict[str, Callable[[Commit, Asked | None], None]] = {
+            CONFIGS.label: self._remember_config,
+            LEASES.label: self._remember_lease,
+            NODES.label: self._remember_node,
+            INCIDENTS.label: self._remember_incident,
+            CONFIRMATIONS.label: self._remember_word,
+            PODS.label: self._remember_pod,
+        }
+        """By kind, for those of which something is kept in mind."""
 
     # Being there
 
@@ -270,31 +264,23 @@ class Witness:
 
     def look(self, by: Asked, storage: str, name: str, namespace: str = "") -> Look | None:
         """The last read of this object, and of nothing else, by whoever asks."""
-        looks = self._looks.get((by.user, storage, (namespace, name)), ())
-        return next((look for look in reversed(looks) if look.at <= by.sent), None)
+        return self._looks.last(by.user, storage, (namespace, name), sent=by.sent)
 
     def words_seen(self, by: Asked, node: str, *, since: int = 0) -> list[Look]:
         """The confirmations of this node's death that were there when whoever asks last looked at
         them. One that was gone by ``since`` is left out: whoever looks later does not find it, be
         it because it was taken back or because the API was restored to a time before it."""
-        names = [
-            key[1]
-            for reader, storage, key in self._looks
-            if (reader, storage) == (by.user, CONFIRMATIONS.label)
-        ]
-        looks = (self.look(by, CONFIRMATIONS.label, name) for name in names)
         return [
             look
-            for look in looks
-            if look is not None
-            and look.stored is not None
+            for look in self._looks.last_of_kind(by.user, CONFIRMATIONS.label, sent=by.sent)
+            if look.stored is not None
             and look.stored.object["spec"]["node"] == node
             and self._withdrawn.get(look.stored.object["metadata"]["uid"], since) >= since
         ]
 
     def lease_look(self, by: Asked, node: str) -> Look | None:
         """The last read of the node's lease by whoever asks."""
-        return self.look(by, LEASES.label, node, LEASE_NAMESPACE)
+        return self._looks.at_lease(by.user, node, sent=by.sent)
 
     def doubt(self, by: Asked, node: str, *, strong: bool = False, since: int = 0) -> str:
         """Why whoever asks could not take it that the node is dead; empty if somebody vouched for
@@ -304,7 +290,8 @@ class Witness:
         doubt = self._doubted(by, node, strong=strong, since=since)
         if not doubt or strong:
             return doubt
-        against = self._knocks.against(node, at=by.sent, heard_at=self._heard_at(by, node))
+        heard_at = self.signs.heard_at(by.user, node, sent=by.sent)
+        against = self._knocks.against(node, at=by.sent, heard_at=heard_at)
         return f"{doubt}, and {against}" if against else ""
 
     @property
@@ -312,31 +299,9 @@ class Witness:
         """By which all times here are shorter than usual."""
         return self._knocks.factor
 
-    def renewed_at(self, node: str) -> float:
-        """When its lease was last renewed."""
-        return max((each.at for each in self._renewed.get(node, ())), default=-math.inf)
-
-    def seen_renewed_at(self, by: Asked, node: str) -> float:
-        """The same, as far as whoever asks could see, if that one has looked just now."""
-        look = self.lease_look(by, node)
-        if look is None or by.sent - look.at > self.times.fresh:
-            return self.renewed_at(node)
-        seen = (each.at for each in self._renewed.get(node, ()) if each.version <= look.version)
-        return max(seen, default=-math.inf)
-
-    def _heard_at(self, by: Asked, node: str) -> float:
-        """When the API had last heard of it, as far as whoever asks could see."""
-        seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)
-        if seen is None or lease is None:
-            return math.inf
-        signs = [
-            *(each.at for each in self._renewed.get(node, ()) if each.version <= lease.version),
-            *(each.at for each in self._beats.get(node, ()) if each.version <= seen.version),
-        ]
-        return max(signs, default=-math.inf)
-
     def _doubted(self, by: Asked, node: str, *, strong: bool, since: int) -> str:
-        seen, lease = self.look(by, NODES.label, node), self.lease_look(by, node)
+        seen = self._looks.at_node(by.user, node, sent=by.sent)
+        lease = self.lease_look(by, node)
         if seen is None or seen.stored is None or lease is None:
             return f"nobody had looked at {node}"
         body = seen.stored.object
@@ -354,50 +319,18 @@ class Witness:
             vouched += self._tainted_at(node, seen, strong=strong)
         if not vouched:
             return f"nothing vouches for the death of {node}"
-        if max(vouched) < self.life_shown(node, until=lease.version):
+        if max(vouched) < self.signs.shown(node, until=lease.version):
             return f"{node} had shown life since its death was confirmed"
-        renewals = reversed(self._renewed.get(node, ()))
-        renewed = next((each for each in renewals if each.version <= lease.version), None)
-        if renewed is not None and by.sent - renewed.at < self._renewal:
+        if by.sent - self.signs.renewed_at(node, until=lease.version) < self._renewal:
             return f"{node} had not missed a single renewal of its lease"
-        return self._answered(by, node)
+        return self.signs.late_answer(by.user, node, sent=by.sent)
 
     def _is_refuted(self, word: Json, node: str) -> bool:
         """Whether it stands at the word that life has refuted it, or had to stand there: whoever
         led was answered by the node, and had the time to write it down."""
         if (word.get("status") or {}).get("refuted"):
             return True
-        known = self._given_at[word["metadata"]["uid"]] + _SLACK * self.factor
-        return any(
-            self.terms.went_on(user, at) > KEPT * self.factor
-            for user, at in self._knocks.meetings(node, after=known)
-        )
-
-    def sign_of_life(self, by: Asked, node: str) -> str:
-        """What whoever asks had heard of the node when its lease had been silent for long; empty
-        if nothing."""
-        seen = self.look(by, NODES.label, node)
-        beats = [
-            each for each in self._beats.get(node, ()) if seen and each.version <= seen.version
-        ]
-        beat = max((each.at for each in beats), default=-math.inf)
-        if self._is_late_life(by, node, beat, within=self.times.heartbeat):
-            return f"virt-handler of {node} had been heard of {by.sent - beat:.0f} s before"
-        return self._answered(by, node)
-
-    def _answered(self, by: Asked, node: str) -> str:
-        """That somebody at one of the node's ports had answered whoever asks."""
-        met = self._knocks.answered_at(by.user, node, by=by.sent)
-        if not self._is_late_life(by, node, met, within=self.times.answer):
-            return ""
-        return f"{node} had answered at its port {by.sent - met:.0f} s before"
-
-    def _is_late_life(self, by: Asked, node: str, at: float, *, within: float) -> bool:
-        """Whether a sign of life still counts, and was given when whoever asks had long begun to
-        suspect the node."""
-        silent = max(self.renewed_at(node), self.terms.began(by.user, by.sent))
-        suspected = silent + self.times.suspect + _SLACK * self.factor
-        return at > suspected and by.sent - at < within - _SLACK * self.factor
+        return self.signs.had_to_be_told(node, since=self._given_at[word["metadata"]["uid"]])
 
     def answered(self, node: str, off: bool) -> None:
         """The provider was asked about a machine, and has answered."""
@@ -433,11 +366,6 @@ class Witness:
         found = (self.stored(CLAIMS.label, name, namespace) for name in claims if name)
         return {str(claim["spec"].get("volumeName", "")) for claim in found if claim is not None}
 
-    def life_shown(self, node: str, *, until: float = math.inf) -> int:
-        """The version at which its kubelet or its virt-handler was last heard of, up to then."""
-        versions = reversed(self._lives.get(node, ()))
-        return next((version for version in versions if version <= until), 0)
-
     def confirmed(self, uid: str) -> int:
         """The version at which this confirmation was given."""
         return self._confirmed.get(uid, 0)
@@ -463,12 +391,10 @@ class Witness:
             return None
 
     def _note_look(self, user: str, target: Target, inbound: Inbound) -> None:
-        # A list from a cache, or one that names no object, is nothing to act on.
         storage = target.info.storage
         if target.name:
-            key = target.key
-            look = Look(self._now(), self._version, self.store.get(storage, key))
-            self._looks.setdefault((user, storage, key), []).append(look)
+            look = Look(self._now(), self._version, self.store.get(storage, target.key))
+            self._looks.note(user, storage, target.key, look)
         elif storage == CONFIGS.label:
             query = query_of(inbound.query)
             if not query.is_watch and query.version() is None:
@@ -495,38 +421,23 @@ class Witness:
             or (asked.key[1] and asked.key != commit.after.key)
         ):
             asked = None
-        if commit.storage in _REMEMBERED:
-            self._remember(commit, asked)
+        remember = self._remember.get(commit.storage)
+        if remember is not None:
+            remember(commit, asked)
         self._tell(Committed(self._now(), commit, asked))
 
-    def _remember(self, commit: Commit, by: Asked | None) -> None:
-        meta, version = commit.after.object["metadata"], commit.version + self._shift
-        match commit.storage:
-            case CONFIGS.label:
-                self.restores.armed(self._armed_stamp())
-            case LEASES.label:
-                self._remember_renewal(commit, by)
-            case NODES.label:
-                self._remember_service(commit, version, by)
-                if commit.before is not None and _beat(commit.before) != _beat(commit.after):
-                    self._lives.setdefault(commit.after.key[1], []).append(version)
-                    beat = Look(self._now(), version, commit.after)
-                    self._beats.setdefault(commit.after.key[1], []).append(beat)
-            case INCIDENTS.label if by is not None:
-                self.terms.told(by.user, meta["name"], commit.after.object, now=self._now())
-            case CONFIRMATIONS.label:
-                known = self._withdrawn if commit.deleted else self._confirmed
-                known.setdefault(meta["uid"], version)
-                self._given_at.setdefault(meta["uid"], self._now())
-            case PODS.label if commit.deleted:
-                self._remember_removal(commit, by)
-            case PODS.label if meta.get("deletionTimestamp"):
-                self._marked.setdefault(meta["uid"], version)
-                if by is not None:
-                    self._marked_by_us.add(meta["uid"])
+    def _remember_config(self, _: Commit, __: Asked | None) -> None:
+        self.restores.armed(self._armed_stamp())
 
-    def _remember_service(self, commit: Commit, version: int, by: Asked | None) -> None:
-        name = commit.after.key[1]
+    def _remember_lease(self, commit: Commit, by: Asked | None) -> None:
+        if commit.after.key[0] == LEASE_NAMESPACE:
+            self.signs.note_lease(commit, version=commit.version + self._shift, at=self._now())
+        elif commit.after.key == OUR_LEASE and by is not None and not commit.deleted:
+            self.terms.led(by.user, commit.after.object, sent=by.sent, now=self._now())
+
+    def _remember_node(self, commit: Commit, by: Asked | None) -> None:
+        name, version = commit.after.key[1], commit.version + self._shift
+        self.signs.note_node(commit, version=version, at=self._now())
         if commit.deleted or not _is_out_of_service(commit.after.object):
             self._put_out.pop(name, None)
         elif by is None and name not in self._put_out:
@@ -535,14 +446,24 @@ class Witness:
             person = bool(owners) and all(each.startswith("kubectl") for each in owners)
             self._put_out[name] = _PutOut(version, person)
 
-    def _remember_renewal(self, commit: Commit, by: Asked | None) -> None:
-        namespace, name = commit.after.key
-        version = commit.version + self._shift
-        if namespace == LEASE_NAMESPACE and _renewed(commit):
-            self._lives.setdefault(name, []).append(version)
-            self._renewed.setdefault(name, []).append(Look(self._now(), version, commit.after))
-        elif commit.after.key == OUR_LEASE and by is not None and not commit.deleted:
-            self.terms.led(by.user, commit.after.object, sent=by.sent, now=self._now())
+    def _remember_incident(self, commit: Commit, by: Asked | None) -> None:
+        if by is not None:
+            self.terms.told(by.user, commit.after.key[1], commit.after.object, now=self._now())
+
+    def _remember_word(self, commit: Commit, _: Asked | None) -> None:
+        uid = commit.after.object["metadata"]["uid"]
+        known = self._withdrawn if commit.deleted else self._confirmed
+        known.setdefault(uid, commit.version + self._shift)
+        self._given_at.setdefault(uid, self._now())
+
+    def _remember_pod(self, commit: Commit, by: Asked | None) -> None:
+        meta = commit.after.object["metadata"]
+        if commit.deleted:
+            self._remember_removal(commit, by)
+        elif meta.get("deletionTimestamp"):
+            self._marked.setdefault(meta["uid"], commit.version + self._shift)
+            if by is not None:
+                self._marked_by_us.add(meta["uid"])
 
     def _remember_removal(self, commit: Commit, by: Asked | None) -> None:
         pod = commit.after.object
@@ -614,14 +535,3 @@ def _body(inbound: Inbound) -> Json:
     except msgspec.DecodeError:
         return {}
     return body if isinstance(body, dict) else {}
-
-
-def _renewed(commit: Commit) -> bool:
-    if commit.before is None:
-        return True
-    before, after = commit.before.object["spec"], commit.after.object["spec"]
-    return bool(before.get("renewTime") != after.get("renewTime"))
-
-
-def _beat(node: Stored) -> object:
-    return (node.object["metadata"].get("annotations") or {}).get(HEARTBEAT)
