@@ -7,6 +7,7 @@ import pytest
 from backstay.sim.api.fieldsets import EMPTY, FieldSet
 from backstay.sim.api.kinds import ANY, Kinds, Object, Schema
 from backstay.sim.api.managed import apply, track_update
+from backstay.sim.api.shapes import shape_of
 from backstay.sim.api.status import Refusal
 
 KINDS = Kinds()
@@ -38,7 +39,7 @@ def updated(
 ) -> Object:
     return track_update(
         before, after, manager=manager, operation="Update", api_version="v1", now=at(now),
-        subresource=subresource, schema=schema, types=KINDS.types, reset=reset,
+        subresource=subresource, shape=shape_of(schema, KINDS.types), reset=reset,
     )  # fmt: skip
 
 
@@ -55,7 +56,7 @@ def applied(
 ) -> Object:
     return apply(
         live, config, manager=manager, force=force, subresource="", api_version="v1",
-        now=at(now), schema=schema, types=KINDS.types, kind=kind, reset=reset,
+        now=at(now), shape=shape_of(schema, KINDS.types), kind=kind, reset=reset,
     )  # fmt: skip
 
 

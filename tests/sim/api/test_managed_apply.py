@@ -13,6 +13,7 @@ from backstay.sim.api import fieldsets
 from backstay.sim.api.kinds import Object
 from backstay.sim.api.managed import LAST_APPLIED, ApplyConflicts, apply
 from backstay.sim.api.patches import json_patch, merge_patch, strategic_patch
+from backstay.sim.api.shapes import shape_of
 from backstay.sim.api.status import Refusal
 from tests.sim.api.managing import (
     CUSTOM,
@@ -197,7 +198,7 @@ def test_an_empty_struct_is_kept() -> None:
 def test_of_a_custom_resource_everything_is_kept() -> None:
     obj = apply(
         None, made(spec={"a": None, "b": [], "c": {}}), manager="ann", force=False,
-        subresource="", now=at(1), api_version="e.x/v1", schema=CUSTOM, types=KINDS.types,
+        subresource="", now=at(1), api_version="e.x/v1", shape=shape_of(CUSTOM, KINDS.types),
         built_in=False,
     )  # fmt: skip
     assert obj["spec"] == {"a": None, "b": [], "c": {}}

@@ -177,8 +177,8 @@ class Round:
     def context(self, manager: str, now: str) -> dict[str, Any]:
         return {
             "manager": manager, "now": now, "subresource": self.subject.subresource,
-            "api_version": self.subject.resource.api_version, "schema": self.subject.schema,
-            "types": KINDS.types, "reset": self.subject.reset,
+            "api_version": self.subject.resource.api_version, "shape": self.subject.shape,
+            "reset": self.subject.reset,
         }  # fmt: skip
 
     # Writes. Each names the version that it is for, so that no controller comes in between.

@@ -311,7 +311,6 @@ class CustomKinds:
             return
         for rules in served.rules:
             self._kinds.remove(rules.info)
-            self._kinds.types.remove(rules.info.type)
             self._rules.remove(rules.info)
         self._ending.pop(name, lambda: None)()
         self._store.end(name)

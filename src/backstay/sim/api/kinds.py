@@ -165,6 +165,8 @@ class Kinds:
         self.types = Types()
         self.paths: dict[str, Any] = {}
         """What ``requests.route`` has found paths to mean, until a kind comes or goes."""
+        self.shapes: dict[str, Any] = {}
+        """What ``shapes.shape_of_kind`` has made of types, as long."""
         self._kinds: dict[tuple[str, str, str], KindInfo] = {}
         for info in facts().resources:
             self.add(info)
@@ -174,13 +176,18 @@ class Kinds:
 
     def add(self, info: KindInfo, schema: Schema | None = None) -> None:
         self._kinds[info.group, info.version, info.plural] = info
-        self.paths.clear()
+        self._forget()
         if schema is not None:
             self.types.add(info.type, schema)
 
     def remove(self, info: KindInfo) -> None:
         self._kinds.pop((info.group, info.version, info.plural), None)
+        self.types.remove(info.type)
+        self._forget()
+
+    def _forget(self) -> None:
         self.paths.clear()
+        self.shapes.clear()
 
     def find(self, group: str, version: str, plural: str) -> KindInfo | None:
         return self._kinds.get((group, version, plural))

@@ -21,9 +21,9 @@ import msgspec
 
 from backstay.sim.api import fieldsets, gotext, structured
 from backstay.sim.api.fieldsets import EMPTY, FieldSet, difference, intersection, union
-from backstay.sim.api.kinds import Object, Schema, Types
+from backstay.sim.api.kinds import Object
 from backstay.sim.api.patches import same
-from backstay.sim.api.shapes import Shape, shape_of
+from backstay.sim.api.shapes import Shape
 from backstay.sim.api.status import Cause, Refusal, bad_request
 
 UPDATE = "Update"
@@ -224,8 +224,7 @@ def track_update(
     api_version: str,
     subresource: str,
     now: str,
-    schema: Schema,
-    types: Types,
+    shape: Shape,
     reset: FieldSet = EMPTY,
 ) -> Object:
     """``after`` with the managed fields that follow from its difference to ``before``.
@@ -238,7 +237,7 @@ def track_update(
         # Somebody has asked for an object without managed fields.
         return _managed(after, [])
     try:
-        put, gone = _changes(before, after, shape_of(schema, types), reset)
+        put, gone = _changes(before, after, shape, reset)
     except structured.Mismatch:
         # A list has items that nothing identifies: then nobody can keep account.
         return _managed(after, [])
@@ -345,8 +344,7 @@ def apply(
     subresource: str,
     now: str,
     api_version: str,
-    schema: Schema,
-    types: Types,
+    shape: Shape,
     kind: str = "",
     built_in: bool = True,
     reset: FieldSet = EMPTY,
@@ -360,7 +358,6 @@ def apply(
     config = {key: v for key, v in applied.items() if key not in ("apiVersion", "kind")}
     if _meta(config).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    shape = shape_of(schema, types)
     what = f"{_group_version(api_version)}, Kind={kind}"
     owned, has_blank = _owned(config, shape, what)
     owner = Owner(manager, APPLY, "", subresource)

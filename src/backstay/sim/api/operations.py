@@ -17,6 +17,7 @@ from backstay.sim.api.admission import Admission
 from backstay.sim.api.kinds import KindInfo, Kinds, Object
 from backstay.sim.api.requests import Target
 from backstay.sim.api.rules import KindRules
+from backstay.sim.api.shapes import shape_of_kind
 from backstay.sim.api.status import Cause
 from backstay.sim.api.store import Store, Stored
 
@@ -221,7 +222,7 @@ class Operations:
             found.object if found else None, applied,
             manager=write.manager, force=force, subresource=target.subresource,
             now=self.now(), api_version=target.info.api_version,
-            schema=self.kinds.schema(target.info), types=self.kinds.types,
+            shape=shape_of_kind(target.info, self.kinds),
             kind=target.info.kind, built_in=target.info.built_in,
             reset=self.rules(target.info).kept(target.subresource),
         )  # fmt: skip
@@ -368,8 +369,7 @@ class Operations:
             old, new,
             manager=write.manager, operation="Update", api_version=target.info.api_version,
             subresource=target.subresource, now=now,
-            schema=self.kinds.schema(target.info), types=self.kinds.types,
-            reset=rules.kept(target.subresource),
+            shape=shape_of_kind(target.info, self.kinds), reset=rules.kept(target.subresource),
         )  # fmt: skip
 
     def _commit(

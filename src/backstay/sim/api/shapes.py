@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from backstay.sim.api.fieldsets import LEAF, FieldSet, as_member
-from backstay.sim.api.kinds import ANY, Schema, Types
+from backstay.sim.api.kinds import ANY, KindInfo, Kinds, Schema, Types
 
 _NULL = type(None)
 _CONTAINERS = (dict, list)
@@ -158,6 +158,14 @@ class _Same:
 def shape_of(schema: Schema, types: Types) -> Shape:
     """The shape of a schema. Built-in types are the same everywhere, so ``types`` is no key."""
     return _made(_Same(types.resolve(schema), types))
+
+
+def shape_of_kind(info: KindInfo, kinds: Kinds) -> Shape:
+    """The shape of a kind's objects, which every write asks for."""
+    found: Shape | None = kinds.shapes.get(info.type)
+    if found is None:
+        found = kinds.shapes[info.type] = shape_of(kinds.schema(info), kinds.types)
+    return found
 
 
 @lru_cache(maxsize=16384)
