@@ -21,6 +21,12 @@ def confirmations(cluster: SmallCluster) -> list[Json]:
     return [dict(each["spec"]) for each in cluster.storage(CONFIRMATIONS)]
 
 
+def posted_at(time: str) -> Json:
+    """What a kubelet changes in its node's status when nothing else has changed."""
+    ready = {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": time}
+    return {"status": {"conditions": [ready]}}
+
+
 async def confirmed(cluster: SmallCluster, node: Json, **spec: Any) -> None:
     name = node["metadata"]["name"]
     given = {
@@ -45,7 +51,7 @@ async def test_a_silent_node_is_confirmed_in_ones_own_name(cluster: SmallCluster
         {
             "node": "n1", "nodeUID": node["metadata"]["uid"], "bootID": "boot-of-n1",
             "by": "carla", "reason": "pulled the plug",
-            "lastRenewal": RENEWED, "lastHeartbeat": "",
+            "lastRenewal": RENEWED, "lastHeartbeat": "", "lastStatus": "",
         }
     ]  # fmt: skip
     assert cluster.names(CONFIRMATIONS) == ["n1"]
@@ -85,6 +91,29 @@ async def test_a_virt_handler_that_sends_a_heartbeat_is_alive(cluster: SmallClus
     assert said.code == 1
     assert "its virt-handler sent a heartbeat" in said.err
     assert confirmations(cluster) == []
+
+
+async def test_a_kubelet_that_posts_its_status_is_alive(cluster: SmallCluster) -> None:
+    await cluster.node("n1")
+
+    async def post() -> None:
+        await cluster.change("/api/v1/nodes/n1/status", posted_at("2030-01-01T00:01:00Z"))
+
+    cluster.just_before("POST", post)
+    said = await cluster.run("confirmer", "confirm-dead", "n1", *WATCH, "--yes=n1")
+    assert said.code == 1
+    assert "n1 is alive: its kubelet posted its status. Nothing was written." in said.err
+    assert confirmations(cluster) == []
+
+
+async def test_a_confirmation_names_the_last_signs_of_life(cluster: SmallCluster) -> None:
+    await cluster.node("n1", annotations={HEARTBEAT: "2030-01-01T00:00:05Z"})
+    await cluster.change("/api/v1/nodes/n1/status", posted_at("2030-01-01T00:00:09Z"))
+    said = await cluster.run("confirmer", "confirm-dead", "n1", "--watch", "0", "--yes=n1")
+    assert said.code == 0, said.err
+    (spec,) = confirmations(cluster)
+    signs = [spec[sign] for sign in ("lastRenewal", "lastHeartbeat", "lastStatus")]
+    assert signs == [RENEWED, "2030-01-01T00:00:05Z", "2030-01-01T00:00:09Z"]
 
 
 @pytest.mark.parametrize("ready", ["True", "False"])

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from backstay.apis import core
 from backstay.apis.backstay import (
     CONFIG_NAME,
     CONFIGS,
@@ -24,7 +25,7 @@ from backstay.app import App, build
 from backstay.decide.failover import CHAIN, Check
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
-from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE, TAINT
+from backstay.model.labels import LEASE_NAMESPACE, TAINT
 from backstay.seam import Seams
 from backstay.settings import Settings
 from backstay.sim.cluster.embedded import EmbeddedCluster
@@ -126,14 +127,15 @@ class Scene:
         await self.client.create(CONFIGS, config)
 
     async def confirm_dead(self, node: str) -> None:
-        live = (await self.client.get(NODES, node)).json()
+        live = core.node_row((await self.client.get(NODES, node)).into(core.Node))
         lease = (await self.client.get(LEASES, node, namespace=LEASE_NAMESPACE)).json()
         spec = {
             "node": node,
-            "nodeUID": live["metadata"]["uid"],
-            "bootID": live["status"]["nodeInfo"]["bootID"],
+            "nodeUID": live.uid,
+            "bootID": live.boot_id,
             "lastRenewal": lease["spec"]["renewTime"],
-            "lastHeartbeat": (live["metadata"].get("annotations") or {}).get(HEARTBEAT, ""),
+            "lastHeartbeat": live.heartbeat,
+            "lastStatus": live.posted,
             "by": "alice",
             "reason": "its power is off",
         }

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from backstay.apis import core
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import (
     CONFIG_NAME,
@@ -32,7 +33,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import CONFIG_MAPS, LEASES, NODES, PODS, Resource
-from backstay.model.labels import FRAMES, HEARTBEAT, LEASE_NAMESPACE, TAINT
+from backstay.model.labels import FRAMES, LEASE_NAMESPACE, TAINT
 from backstay.seam.real import open_seams
 from backstay.seam.system import SystemRng
 from backstay.seam.tasks import Tasks
@@ -254,14 +255,15 @@ class RealScene:
 
     async def confirm_dead(self, node: str) -> None:
         """The object that ``backstay confirm-dead`` writes, without its waiting."""
-        live = (await self.client.get(NODES, node)).json()
+        live = core.node_row((await self.client.get(NODES, node)).into(core.Node))
         lease = (await self.client.get(LEASES, node, namespace=LEASE_NAMESPACE)).json()
         spec = {
             "node": node,
-            "nodeUID": live["metadata"]["uid"],
-            "bootID": live["status"]["nodeInfo"]["bootID"],
+            "nodeUID": live.uid,
+            "bootID": live.boot_id,
             "lastRenewal": lease["spec"]["renewTime"],
-            "lastHeartbeat": (live["metadata"].get("annotations") or {}).get(HEARTBEAT, ""),
+            "lastHeartbeat": live.heartbeat,
+            "lastStatus": live.posted,
             "by": USERS["confirmer"],
             "reason": "its power is off",
         }

@@ -252,15 +252,26 @@ def test_a_confirmation_counts_until_something_is_heard() -> None:
     [
         ("lease_changed_at", "renewal", "last_renewal"),
         ("heartbeat_changed_at", "heartbeat", "last_heartbeat"),
+        ("status_changed_at", "status", "last_status"),
     ],
 )
 def test_a_sign_that_the_confirmation_knew_of_does_not_refute_it(
     moment: str, value: str, last: str
 ) -> None:
-    """It was seen later only because leases are looked at every few seconds."""
+    """It was seen later only because leases are looked at every few seconds, and a watch may lag
+    behind another."""
     facts = replace(FACTS, **{moment: CONFIRMED + 1, value: "12:00:00"})
     assert counts(replace(WORD, **{last: "12:00:00"}), facts)
     assert not counts(replace(WORD, **{last: "11:59:50"}), facts)
+
+
+def test_a_status_that_came_after_the_confirmation_speaks_against_it_for_whoever_starts_anew() -> (
+    None
+):
+    """It has not seen it come; but the confirmation names another as the last one."""
+    facts = replace(FACTS, status="12:00:00")
+    assert not counts(replace(WORD, last_status="11:59:50"), facts)
+    assert counts(replace(WORD, last_status=""), facts), "one that names none counts without it"
 
 
 # The whole node

@@ -84,6 +84,7 @@ async def test_a_confirmer_confirms_and_withdraws_and_nobody_else_can(plane: Con
         assert spec == {
             "node": "n1", "nodeUID": node["metadata"]["uid"], "bootID": "the-boot",
             "by": "carla", "reason": "no reason given", "lastRenewal": "", "lastHeartbeat": "",
+            "lastStatus": "",
         }  # fmt: skip
         said = await run(installed.kubeconfig("confirmer"), "confirm-dead", "n1", "--withdraw")
         assert said.code == 0, said.err

@@ -192,6 +192,7 @@ class ConfirmationSpec(
         "boot_id": "bootID",
         "last_renewal": "lastRenewal",
         "last_heartbeat": "lastHeartbeat",
+        "last_status": "lastStatus",
     },
 ):
     """Which boot of which node, and up to which sign of life: one that came after it was given
@@ -204,6 +205,7 @@ class ConfirmationSpec(
     reason: str = ""
     last_renewal: str = ""
     last_heartbeat: str = ""
+    last_status: str = ""
 
 
 class ConfirmationStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -230,6 +232,7 @@ class ConfirmationRow(msgspec.Struct, frozen=True, gc=False):
     reason: str
     last_renewal: str
     last_heartbeat: str
+    last_status: str = ""
     refuted: str = ""
 
 
@@ -246,6 +249,7 @@ def confirmation_row(wire: ConfirmationWire) -> ConfirmationRow:
         reason=spec.reason,
         last_renewal=spec.last_renewal,
         last_heartbeat=spec.last_heartbeat,
+        last_status=spec.last_status,
         refuted=wire.status.refuted,
     )
 

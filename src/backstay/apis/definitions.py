@@ -264,6 +264,7 @@ def definitions() -> list[Schema]:
                 reason=_TEXT,
                 lastRenewal=_ID_OR_NOTHING,
                 lastHeartbeat=_ID_OR_NOTHING,
+                lastStatus=_ID_OR_NOTHING,
             ),
             [
                 _column("Node", ".spec.node"),

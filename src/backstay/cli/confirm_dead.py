@@ -232,6 +232,8 @@ def _life(signs: Signs) -> str:
         return f"{node} has rebooted or was replaced since we looked: it is not off."
     if signs.lease_renewed:
         return f"{node} is alive: its kubelet renewed its lease."
+    if signs.status_posted:
+        return f"{node} is alive: its kubelet posted its status."
     if signs.heartbeat_sent:
         return f"{node} is alive: its virt-handler sent a heartbeat, so its VMs may be running."
     return ""
@@ -305,6 +307,7 @@ def _body(node: NodeRow, lease: LeaseRow | None, by: str, reason: str) -> Json:
         reason=reason or "no reason given",
         last_renewal="" if lease is None else lease.renewed,
         last_heartbeat=node.heartbeat,
+        last_status=node.posted,
     )
     return {
         "apiVersion": CONFIRMATIONS.api_version,
@@ -317,9 +320,10 @@ def _body(node: NodeRow, lease: LeaseRow | None, by: str, reason: str) -> Json:
 def _says_the_same(row: ConfirmationRow, spec: Json) -> bool:
     """Whether it is about the same boot, and nothing was heard of the node since it was given."""
     about = (row.node_uid, row.boot_id, row.last_renewal, row.last_heartbeat)
-    return about == (
+    same = about == (
         spec["nodeUID"], spec["bootID"], spec["lastRenewal"], spec["lastHeartbeat"],
     )  # fmt: skip
+    return same and row.last_status in ("", spec["lastStatus"])
 
 
 async def _withdraw(session: Session, names: Sequence[str]) -> list[Outcome]:

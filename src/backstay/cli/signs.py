@@ -62,6 +62,7 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     lease: LeaseRow | None
     watched: float
     lease_renewed: bool = False
+    status_posted: bool = False
     heartbeat_sent: bool = False
     rebooted: bool = False
 
@@ -128,6 +129,7 @@ def _compared(
         lease=new or old,
         watched=watched,
         lease_renewed=new is not None and (old is None or new.renewed != old.renewed),
+        status_posted=row.posted != before.posted,
         heartbeat_sent=row.heartbeat != before.heartbeat,
         rebooted=(row.uid, row.boot_id) != (before.uid, before.boot_id),
     )

@@ -202,6 +202,9 @@ def void(
         return "the node's lease was renewed after it was given"
     if confirmation.last_heartbeat != facts.heartbeat:
         return "the node's virt-handler sent a heartbeat after it was given"
+    # Who writes one by hand need not name it.
+    if confirmation.last_status not in ("", facts.status):
+        return "the node's kubelet posted its status after it was given"
     return None
 
 
@@ -210,8 +213,9 @@ def _sign_after(
 ) -> str | None:
     """A sign of life that came after the confirmation.
 
-    We hear of a confirmation at once and of a renewal with the next look at the leases, so what
-    we saw later may be older. Where the confirmation names it as the last one, it is.
+    We hear of a confirmation at once, of a renewal with the next look at the leases, and of a node
+    by another watch, so what we saw later may be older. Where the confirmation names it as the last
+    one, it is.
     """
     if confirmation.refuted:
         return confirmation.refuted
@@ -219,7 +223,8 @@ def _sign_after(
     known = confirmation.last_renewal and confirmation.last_renewal == facts.renewal
     if facts.lease_changed_at is not None and facts.lease_changed_at > moment and not known:
         return "its kubelet renewed its lease"
-    if facts.status_changed_at is not None and facts.status_changed_at > moment:
+    known = confirmation.last_status and confirmation.last_status == facts.status
+    if facts.status_changed_at is not None and facts.status_changed_at > moment and not known:
         return "its kubelet posted its status"
     known = confirmation.last_heartbeat and confirmation.last_heartbeat == facts.heartbeat
     if facts.heartbeat_changed_at is not None and facts.heartbeat_changed_at > moment and not known:

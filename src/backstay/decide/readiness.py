@@ -275,5 +275,6 @@ def _confirmed(dead: Snapshot) -> Snapshot:
         seen_at=0.0,
         last_renewal=facts.renewal,
         last_heartbeat=facts.heartbeat,
+        last_status=facts.status,
     )
     return msgspec.structs.replace(dead, confirmations=(word,))

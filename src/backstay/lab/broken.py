@@ -70,6 +70,7 @@ def _word(facts: NodeFacts) -> Confirmation:
         seen_at=facts.looked_at,
         last_renewal=facts.renewal,
         last_heartbeat=facts.heartbeat,
+        last_status=facts.status,
     )
 
 
@@ -117,7 +118,10 @@ class OfAnyBoot(Credulous):
 class WithoutLastRenewal(Credulous):
     def _believe(self, word: Confirmation, facts: NodeFacts) -> Confirmation:
         return msgspec.structs.replace(
-            word, last_renewal=facts.renewal, last_heartbeat=facts.heartbeat
+            word,
+            last_renewal=facts.renewal,
+            last_heartbeat=facts.heartbeat,
+            last_status=facts.status,
         )
 
 

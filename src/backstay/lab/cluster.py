@@ -16,6 +16,7 @@ import msgspec
 
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.core import Node, node_row
 from backstay.apis.definitions import definitions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.machines import waits_for_heartbeats
@@ -30,7 +31,7 @@ from backstay.lab.inspector import Inspector
 from backstay.lab.knocks import Knocks
 from backstay.lab.liveness import SAME_DECISION, Flight
 from backstay.lab.witness import Witness, workload_in, workload_of
-from backstay.model.labels import HEARTBEAT, LEASE_NAMESPACE
+from backstay.model.labels import LEASE_NAMESPACE
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.seam import Seams
@@ -257,14 +258,15 @@ class LabCluster:
 
     async def death_of(self, node: str, *, by: str, reason: str) -> Json:
         """The object that ``backstay confirm-dead`` creates, about the boot that is there now."""
-        live = (await self.client.get(NODES, node)).json()
+        live = node_row((await self.client.get(NODES, node)).into(Node))
         lease = (await self.client.get(LEASES, node, namespace=LEASE_NAMESPACE)).json()
         spec = {
             "node": node,
-            "nodeUID": live["metadata"]["uid"],
-            "bootID": live["status"]["nodeInfo"]["bootID"],
+            "nodeUID": live.uid,
+            "bootID": live.boot_id,
             "lastRenewal": lease["spec"]["renewTime"],
-            "lastHeartbeat": (live["metadata"].get("annotations") or {}).get(HEARTBEAT, ""),
+            "lastHeartbeat": live.heartbeat,
+            "lastStatus": live.posted,
             "by": by,
             "reason": reason,
         }

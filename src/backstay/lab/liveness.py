@@ -205,7 +205,7 @@ class Patience:
         if lease is None:
             return False
         heartbeat = (node["metadata"].get("annotations") or {}).get(labels.HEARTBEAT, "")
-        shown = (lease["spec"].get("renewTime"), heartbeat)
+        shown = (lease["spec"].get("renewTime"), heartbeat, _posted(node))
         boot = (name, node["metadata"]["uid"], _boot(node))
         words = [stored.object for stored in self._witness.store.all(CONFIRMATIONS.label)]
         known = [word for word in words if _about(word["spec"]) == boot]
@@ -358,8 +358,8 @@ def _about(word: Json) -> tuple[str, str, str]:
     return word["node"], word["nodeUID"], word["bootID"]
 
 
-def _last_signs(word: Json) -> tuple[str | None, str]:
-    return word.get("lastRenewal"), word.get("lastHeartbeat", "")
+def _last_signs(word: Json) -> tuple[str | None, str, str]:
+    return word.get("lastRenewal"), word.get("lastHeartbeat", ""), word.get("lastStatus", "")
 
 
 def _is_open(incident: Json) -> bool:
@@ -369,6 +369,11 @@ def _is_open(incident: Json) -> bool:
 def _boot(node: Json | None) -> str:
     info = ((node or {}).get("status") or {}).get("nodeInfo") or {}
     return str(info.get("bootID", ""))
+
+
+def _posted(node: Json) -> str:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((str(c.get("lastHeartbeatTime")) for c in conditions if c["type"] == "Ready"), "")
 
 
 def _is_protected_kind(pod: Json) -> bool:

@@ -107,9 +107,10 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``seen_at`` is when *we* first saw it: a sign of life after that contradicts it. But whoever
     starts anew has seen nothing, so it also names what was there when it was given: the lease's
-    last renewal and virt-handler's last heartbeat. They are compared as they stand, never as
-    times; where they differ, the node has lived since. An answer at a port leaves no such trace:
-    by which sign it was ``refuted`` stands in its status, once a leader has seen it.
+    last renewal, virt-handler's last heartbeat and, if it is not empty, the kubelet's last status.
+    They are compared as they stand, never as times; where they differ, the node has lived since.
+    An answer at a port leaves no such trace: by which sign it was ``refuted`` stands in its status,
+    once a leader has seen it.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: float
     last_renewal: str = ""
     last_heartbeat: str = ""
+    last_status: str = ""
     refuted: str = ""
 
 

@@ -39,11 +39,12 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     renewal: str = ""
     """What its lease says about its last renewal; compared with itself only."""
     heartbeat: str = ""
+    status: str = ""
+    """What its kubelet last said in its status about the time; compared with itself only."""
     lease_seen_at: float | None = None
     lease_changed_at: float | None = None
     heartbeat_changed_at: float | None = None
     status_changed_at: float | None = None
-    """Of what the kubelet says in its status about the time."""
     exempt: bool = False
     tainted: bool = False
     """A taint of ours is on it."""

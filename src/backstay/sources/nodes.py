@@ -175,6 +175,7 @@ class NodeSource:
             looked_at=self._looked_at or 0.0,
             renewal="" if lease is None else lease.value,
             heartbeat=row.heartbeat,
+            status=row.posted,
             lease_seen_at=None if lease is None else max(lease.seen_at, self._counting_since),
             lease_changed_at=None if lease is None else lease.changed_at,
             heartbeat_changed_at=None if heartbeat is None else heartbeat.changed_at,

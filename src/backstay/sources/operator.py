@@ -156,6 +156,7 @@ class OperatorSource:
             seen_at=seen_at,
             last_renewal=row.last_renewal,
             last_heartbeat=row.last_heartbeat,
+            last_status=row.last_status,
             refuted=row.refuted,
         )
         self._words[row.uid] = row, word

@@ -343,6 +343,7 @@ def _word_row(word: _DatedWord) -> _WordRow:
         seen_at=moment(meta.creation_timestamp) or 0.0,
         last_renewal=spec.last_renewal,
         last_heartbeat=spec.last_heartbeat,
+        last_status=spec.last_status,
     )
     return _WordRow(meta.name, meta.uid, meta.resource_version, confirmation)
 
@@ -467,6 +468,7 @@ def _sight(
         looked_at=now,
         renewal="" if lease is None else lease.renewal,
         heartbeat=row.heartbeat,
+        status=row.posted,
         lease_seen_at=renewed,
         lease_changed_at=renewed,
         heartbeat_changed_at=moment(row.heartbeat),
