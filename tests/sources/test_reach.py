@@ -419,9 +419,8 @@ def test_a_node_of_both_families_is_silent_only_where_both_are_proven() -> None:
         patch = {"status": {"addresses": addresses}}
         await place.client.merge_patch(NODES, "n2", patch, subresource="status")
         # Nobody answers at the new address, not even with a refusal.
-        place.world.network.hosts["http://[fd00::2]:10250"] = place.world.network.hosts[
-            "http://10.64.0.2:10250"
-        ]
+        link = place.world.network.link
+        link("http://[fd00::2]:10250").lead_to(link("http://10.64.0.2:10250").host)
         await asyncio.sleep(15)
         assert one.silences()["n1"].proven_at is None
 

@@ -39,19 +39,15 @@ class Doorkeeper:
 
     def __init__(
         self,
-        url: str,
         handler: Handler,
         *,
         link: Link,
         max_body: int,
         grace: float,
-        on_close: Callable[["Doorkeeper"], None],
     ) -> None:
         self.lane = current_lane()
-        self._url = url
         self._link = link
         self._grace = grace
-        self._on_close = on_close
         self._handler = handler
         self._max_body = max_body
         self._is_prompt = getattr(handler, "is_prompt", False)
@@ -61,7 +57,7 @@ class Doorkeeper:
 
     @property
     def url(self) -> str:
-        return self._url
+        return self._link.address
 
     def accept(self, exchange: Exchange) -> None:
         """Answers the request of an exchange when it arrives."""
@@ -82,11 +78,12 @@ class Doorkeeper:
     def _spawn(
         self, exchange: Exchange, serving: Coroutine[Any, Any, None], context: Context
     ) -> None:
-        task = exchange.loop.create_task(serving, name=self._url, context=context)
+        task = exchange.loop.create_task(serving, name=self._link.address, context=context)
         self._under_way[exchange] = task
 
     async def close(self) -> None:
-        self._on_close(self)
+        if self._link.listener is self:
+            self._link.listener = None
         self._quiet = quiet = asyncio.Event()
         try:
             async with asyncio.timeout(self._grace):
@@ -186,7 +183,7 @@ class Doorkeeper:
             await exchange.send_body(body)
         except Exception:
             if not exchange.caller_is_gone:
-                _logger.exception("the answer at %s broke off", self._url)
+                _logger.exception("the answer at %s broke off", self._link.address)
                 exchange.abort()
         else:
             exchange.down.put(None)

@@ -41,18 +41,17 @@ from backstay.seam.errors import (
 )
 from backstay.seam.serve import Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.transport import Request, Response, Stream, Transport
+from backstay.sim.caller import Caller, name_of
 from backstay.sim.doorkeeper import Doorkeeper, lower
 from backstay.sim.fate import ALL_WELL, Attempt, Fate, Fates
-from backstay.sim.lane import LANE, Lane, current_lane
+from backstay.sim.lane import LANE, Lane
 from backstay.sim.wire import (
     Exchange,
     Head,
     Latency,
     Link,
-    Patience,
     Sent,
     Wires,
-    name_of,
     true_time,
 )
 
@@ -66,17 +65,14 @@ _GZIP = 16 + zlib.MAX_WBITS
 class _Stream:
     """An answer that is read as it arrives."""
 
-    def __init__(
-        self, network: "Network", exchange: Exchange, head: Head | Response, request: Request
-    ) -> None:
-        self._network = network
+    def __init__(self, exchange: Exchange, head: Head | Response, request: Request) -> None:
         self._exchange = exchange
         self._head = head
         self._request = request
         self._ended = isinstance(head, Response)
         self._unread = head.body if isinstance(head, Response) else b""
         if self._ended:
-            network.had_answer(exchange)
+            exchange.answered()
 
     @property
     def status(self) -> int:
@@ -92,21 +88,24 @@ class _Stream:
 
     async def pieces(self, timeout: float) -> list[bytes]:
         """One, or none at the end."""
-        exchange = self._exchange
-        exchange.must_be_heard_by(exchange.loop.time() + timeout)
+        exchange, down = self._exchange, self._exchange.down
+        exchange.over_time = False
+        exchange.caller.must_hear(exchange, exchange.loop.time() + timeout)
         try:
             while not self._ended:
-                piece = await exchange.down.receive()
+                while (news := down.news()) is not None:
+                    await news
+                piece = down.take()
                 if piece is None:
                     self._ended = True
-                    self._network.had_answer(exchange)
+                    exchange.answered()
                 elif piece:
-                    assert isinstance(piece, bytes)
+                    assert type(piece) is bytes
                     return [piece]
         except TimeoutError:
             raise TimedOut(f"{_named(self._request)} went silent for {timeout:g} s") from None
         finally:
-            exchange.was_heard()
+            exchange.caller.deadlines.pop(exchange, None)
         unread, self._unread = self._unread, b""
         return [unread] if unread else []
 
@@ -118,16 +117,17 @@ class _Transport:
         self._network = network
 
     async def request(self, request: Request) -> Response:
-        deadline = asyncio.get_running_loop().time() + request.timeout
-        exchange = await self._connect(request, deadline)
+        exchange = await self._connect(request)
+        down = exchange.down
         try:
-            answer = await exchange.down.receive()
-            if isinstance(answer, Head):
+            while (news := down.news()) is not None:
+                await news
+            answer = down.take()
+            if type(answer) is not Response:
                 answer = await _whole(answer, exchange, request)
-            assert isinstance(answer, Response)
             if len(answer.body) > request.max_body:
                 raise _too_large(request)
-            self._network.had_answer(exchange)
+            exchange.answered()
         except TimeoutError:
             raise _unanswered(request) from None
         finally:
@@ -138,52 +138,53 @@ class _Transport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        deadline = asyncio.get_running_loop().time() + request.timeout
-        exchange = await self._connect(request, deadline)
+        exchange = await self._connect(request)
         try:
             try:
                 head = await exchange.down.receive()
             except TimeoutError:
                 raise _unanswered(request) from None
-            exchange.was_heard()
+            exchange.caller.deadlines.pop(exchange, None)
             assert isinstance(head, Head | Response)
-            yield _Stream(self._network, exchange, head, request)
+            yield _Stream(exchange, head, request)
         finally:
             exchange.leave()
 
-    async def _connect(self, request: Request, deadline: float) -> Exchange:
+    async def _connect(self, request: Request) -> Exchange:
         """A connection on which the request has just been sent."""
         network = self._network
-        loop = asyncio.get_running_loop()
-        link = network.link(request.url)
-        fate = network.draw_fate(link, request)
+        caller = network.caller()
+        loop = caller.loop
+        deadline = loop.time() + request.timeout
+        place = _place(request.url)
+        link = network.link_to(place.address)
+        fate = network.draw_fate(caller, link, request)
         delay = link.connect_delay + fate.connect_delay
-        idle = network.take_idle(link.address)
+        idle = caller.take_idle(link.address)
         if delay or not idle:
-            until = deadline
-            if request.connect_timeout is not None:
-                until = min(until, loop.time() + request.connect_timeout)
+            patience = request.connect_timeout
+            until = deadline if patience is None else min(deadline, loop.time() + patience)
             try:
                 async with asyncio.timeout_at(until):
-                    await asyncio.sleep(delay)
-                    if not idle:
-                        await network.round_trip(link.address)
+                    await network.connect(caller, link, delay, idle=idle)
             except TimeoutError:
                 raise ConnectFailed(f"{link.address} did not accept a connection in time") from None
-        if link.refuse or fate.refuse:
+        if fate.refuse or not network.is_accepted(link, idle=idle):
             raise _refused(link)
         if request.not_after is not None and loop.time() > request.not_after:
             raise TooLate(f"{_named(request)} was not sent: its time had passed")
-        exchange = network.accept(link, fate, idle=idle)
+        exchange = Exchange(link, network.wires, fate, caller)
+        if link.listener is not None:
+            link.listener.accept(exchange)
         if network.keeps_record:
             link.sent.append(Sent(loop.time(), request))
         if fate.lose_request is None:
-            inbound = _inbound(request, exchange.up.source)
+            inbound = _inbound(request, place, caller.name)
             exchange.is_reusable = inbound.headers.get("connection") != "close"
             exchange.up.put(inbound)
         elif fate.lose_request == "reset":
             exchange.cut()
-        exchange.must_be_heard_by(deadline)
+        caller.must_hear(exchange, deadline)
         return exchange
 
 
@@ -207,18 +208,12 @@ class _Serve:
             port = self._next_port
             self._next_port += 1
         url = _join("https" if tls else "http", host, port)
-        if url in self._network.listeners:
+        link = self._network.link(url)
+        if link.listener is not None:
             raise OSError(errno.EADDRINUSE, f"{url} is in use")
-        listener = Doorkeeper(
-            url,
-            handler,
-            link=self._network.link(url),
-            max_body=max_body,
-            grace=self._network.grace,
-            on_close=self._network.closes,
-        )
-        self._network.listeners[url] = listener
-        self._network.hosts[url] = listener.lane
+        listener = Doorkeeper(handler, link=link, max_body=max_body, grace=self._network.grace)
+        link.listener = listener
+        link.lead_to(listener.lane)
         return listener
 
 
@@ -269,19 +264,17 @@ class Network:
         self.transport: Transport = _Transport(self)
         self.serve: Serve = _Serve(self)
         self.wires = Wires(latency)
-        self.listeners: dict[str, Doorkeeper] = {}
-        # Who listens, or did, at an address: where a machine is without power, nobody refuses.
-        self.hosts: dict[str, Lane | None] = {}
-        self.idle: dict[tuple[Lane | None, str], int] = {}
         self.contacts: dict[tuple[str, str], Contact] = {}
         """By the names of who called and who was called."""
         self._links: dict[str, Link] = {}
-        self._patience: dict[Lane | None, Patience] = {}
+        self._callers: dict[Lane | None, Caller] = {}
         self._attempts = 0
 
     def link(self, url: str) -> Link:
         """The link to the address of ``url``, whether or not anybody listens there."""
-        address = _place(url).address
+        return self.link_to(_place(url).address)
+
+    def link_to(self, address: str) -> Link:
         link = self._links.get(address)
         if link is None:
             link = self._links[address] = Link(address)
@@ -290,111 +283,87 @@ class Network:
     def free(self, url: str) -> None:
         """Somebody else is to listen there from now on, as when a Service leads to another pod. Who
         is connected stays so."""
-        self.listeners.pop(url, None)
+        self.link(url).listener = None
 
-    def closes(self, listener: Doorkeeper) -> None:
-        if self.listeners.get(listener.url) is listener:
-            del self.listeners[listener.url]
+    def caller(self) -> Caller:
+        """The process that asks."""
+        lane = LANE.get(None)
+        caller = self._callers.get(lane)
+        if caller is None:
+            caller = self._callers[lane] = Caller(lane)
+        return caller
 
-    def draw_fate(self, link: Link, request: Request) -> Fate:
+    def draw_fate(self, caller: Caller, link: Link, request: Request) -> Fate:
         self._attempts += 1
         if self.fate is _nothing_happens:
             return ALL_WELL
-        caller = name_of(current_lane())
-        return self.fate(Attempt(self._attempts, caller, link.address, request))
+        return self.fate(Attempt(self._attempts, caller.name, link.address, request))
 
     # Connections
 
-    def had_answer(self, exchange: Exchange) -> None:
-        """The answer was read to its end, and its connection can be used again, if it may."""
-        exchange.finish()
-        if exchange.is_reusable:
-            mine = (exchange.caller, exchange.link.address)
-            self.idle[mine] = self.idle[mine] + 1 if mine in self.idle else 1
-
-    def take_idle(self, address: str) -> bool:
-        """Whether the caller has a connection left from an earlier request, which it now uses."""
-        mine = (LANE.get(None), address)
-        if mine not in self.idle:
-            return False
-        self.idle[mine] -= 1
-        if self.idle[mine] == 0:
-            del self.idle[mine]
-        return True
-
-    async def round_trip(self, address: str) -> None:
-        """Returns when a new connection has been made, or refused by the other side."""
-        contact = self._contact(address)
+    async def connect(self, caller: Caller, link: Link, delay: float, *, idle: bool) -> None:
+        """Returns when a connection has been made, or refused by the other side; or with the one
+        that was ``idle``."""
+        await asyncio.sleep(delay)
+        if idle:
+            return
+        contact = self.contacts.setdefault((caller.name, name_of(link.host)), Contact())
         contact.tried(true_time())
         await asyncio.sleep(self.wires.latency() + self.wires.latency())
-        while address in self.hosts and not self._can_be_reached(self.hosts[address]):
+        while link.had_host and not self.wires.join(caller.name, name_of(link.host)):
             await self.wires.change()
         contact.met(true_time())
 
-    def _contact(self, address: str) -> Contact:
-        ends = name_of(current_lane()), name_of(self.hosts.get(address))
-        return self.contacts.setdefault(ends, Contact())
-
-    def accept(self, link: Link, fate: Fate, *, idle: bool) -> Exchange:
-        listener = self.listeners.get(link.address)
-        host = self.hosts.get(link.address)
-        if listener is None and not (idle and not self.wires.has_power(name_of(host))):
-            raise _refused(link)
-        caller = LANE.get(None)
-        patience = self._patience.get(caller)
-        if patience is None:
-            patience = self._patience[caller] = Patience(name_of(caller))
-        exchange = Exchange(link, self.wires, fate, caller=caller, server=host, patience=patience)
-        if listener is not None:
-            listener.accept(exchange)
-        return exchange
-
-    def _can_be_reached(self, host: Lane | None) -> bool:
-        return self.wires.join(name_of(current_lane()), name_of(host))
+    def is_accepted(self, link: Link, *, idle: bool) -> bool:
+        """Whether anybody is there. Who has a connection is not told when the machine is not."""
+        if link.refuse:
+            return False
+        return link.listener is not None or (idle and not self.wires.has_power(name_of(link.host)))
 
     # Processes
 
     def left(self, lane: Lane) -> None:
         """The process in this lane is gone. Its machine is not, and closes its connections."""
-        self._patience.pop(lane, None)
-        self._forget_listeners(lane)
-        self._forget_idle(lambda caller, host: lane in (caller, host))
+        self._forget(lane)
+        self._forget_idle(lambda host: host is lane)
         for exchange in self._exchanges():
-            if exchange.caller is lane:
+            if exchange.caller.lane is lane:
                 exchange.leave()
             elif exchange.server is lane:
                 exchange.abort()
 
     def lost_power(self, lane: Lane) -> None:
         """The process in this lane is gone with its machine. Nobody is left to tell its peers."""
-        self._patience.pop(lane, None)
-        self._forget_listeners(lane)
-        self._forget_idle(lambda caller, host: lane is caller)
+        self._forget(lane)
         self.wires.power_off(lane.name)
 
     def has_power_again(self, name: str) -> None:
         """The machine knows nothing of the connections that it had, and says so."""
         for exchange in self._exchanges():
-            ends = (exchange.caller, exchange.server)
+            ends = (exchange.caller.lane, exchange.server)
             if any(end and end.ended and end.name == name for end in ends):
                 exchange.cut()
-        self._forget_idle(lambda caller, host: bool(host and host.ended and host.name == name))
+        self._forget_idle(lambda host: host is not None and host.ended and host.name == name)
         self.wires.power_on(name)
 
     def _exchanges(self) -> list[Exchange]:
         return [exchange for link in self._links.values() for exchange in link.exchanges]
 
-    def _forget_listeners(self, lane: Lane) -> None:
-        for url in [url for url, listener in self.listeners.items() if listener.lane is lane]:
-            del self.listeners[url]
+    def _forget(self, lane: Lane) -> None:
+        self._callers.pop(lane, None)
+        for link in self._links.values():
+            if link.listener is not None and link.host is lane:
+                link.listener = None
 
-    def _forget_idle(self, forgotten: Callable[[Lane | None, Lane | None], bool]) -> None:
-        for caller, address in list(self.idle):
-            if forgotten(caller, self.hosts.get(address)):
-                del self.idle[caller, address]
+    def _forget_idle(self, is_gone: Callable[[Lane | None], bool]) -> None:
+        gone = [link.address for link in self._links.values() if is_gone(link.host)]
+        for caller in self._callers.values():
+            for address in gone:
+                caller.idle.pop(address, None)
 
 
-async def _whole(head: Head, exchange: Exchange, request: Request) -> Response:
+async def _whole(head: object, exchange: Exchange, request: Request) -> Response:
+    assert isinstance(head, Head)
     chunks, size = list[bytes](), 0
     while (piece := await exchange.down.receive()) is not None:
         assert isinstance(piece, bytes)
@@ -442,8 +411,7 @@ def _join(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def _inbound(request: Request, peer: str) -> Inbound:
-    place = _place(request.url)
+def _inbound(request: Request, place: _Place, peer: str) -> Inbound:
     return Inbound(
         method=request.method,
         path=place.path,

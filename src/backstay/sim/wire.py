@@ -13,14 +13,15 @@ the ``Fate`` of a single request.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextvars import Context
+from typing import Protocol
 
 import msgspec
 
 from backstay.seam.errors import ConnectionLost
 from backstay.seam.transport import Request
+from backstay.sim.caller import Caller
 from backstay.sim.fate import Fate, Loss
 from backstay.sim.lane import Lane
 from backstay.sim.loop import VirtualLoop
@@ -41,6 +42,12 @@ class Sent(msgspec.Struct, frozen=True):
     request: Request
 
 
+class Listening(Protocol):
+    """Who answers at an address."""
+
+    def accept(self, exchange: "Exchange") -> None: ...
+
+
 class Link:
     """The way to one address, and what is wrong with it. See ``network``."""
 
@@ -51,6 +58,10 @@ class Link:
         self.delay = 0.0
         self.lose_answer: Loss | None = None
         self.sent: list[Sent] = []
+        self.listener: Listening | None = None
+        self.host: Lane | None = None
+        """Who listens there, or did: where its machine is without power, nobody refuses."""
+        self.had_host = False
         self.exchanges: dict[Exchange, None] = {}
         self.is_silent = False
         """To be read, for every piece that arrives; to change it, set ``silent``."""
@@ -64,6 +75,9 @@ class Link:
         self.is_silent = silent
         for exchange in self.exchanges:
             exchange.wake()
+
+    def lead_to(self, host: Lane | None) -> None:
+        self.host, self.had_host = host, True
 
     def cut(self) -> None:
         """End every exchange that is under way; new ones are not affected."""
@@ -202,112 +216,37 @@ class Wires:
 class Pipe:
     """One direction of a connection, from ``source`` to ``target``.
 
-    Who waits for news of it does so by ``receive``, or is called by ``on_news`` when there is
-    something to take.
+    Who waits for something to take does so by ``receive``, or by ``news``, or is called by
+    ``on_news``.
     """
 
-    __slots__ = (
-        "_arrived", "_exchange", "_held", "_last_arrival", "_lost", "_reader", "_under_way",
-        "_writer", "drip", "on_end", "on_news", "source", "target",
-    )  # fmt: skip
+    on_news: Callable[["Exchange"], None] | None = None
+    _held: list[tuple[float, tuple[object, ...]]] | None = None
+    _last_arrival = 0.0
+    _under_way = 0
+    _lost = False
+    _reader: asyncio.Future[None] | None = None
+    _writer: asyncio.Future[None] | None = None
 
     def __init__(self, exchange: "Exchange", source: str, target: str) -> None:
         self.source = source
         self.target = target
-        self.drip: tuple[int, float] | None = None
-        self.on_news: Callable[[Exchange], None] | None = None
-        self.on_end: Callable[[], None] | None = None
         self._exchange = exchange
         # Never more than a window of them, so that taking the first from a list costs nothing.
         self._arrived: list[object] = []
-        self._held: list[tuple[float, tuple[object, ...]]] | None = None
-        self._last_arrival = 0.0
-        self._under_way = 0
-        self._lost = False
-        self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
 
     async def send(self, piece: bytes) -> None:
         """Returns when it has left."""
         while not self._lost and self._under_way >= _WINDOW:
-            self._writer = news = self._exchange.news()
-            await news
+            self._writer = asyncio.Future(loop=self._exchange.loop)
+            await self._writer
         self.put(piece)
 
-    def put(self, *pieces: object) -> None:
+    def put(self, *pieces: object, later: float = 0.0) -> None:
         """The same for what fits into any window, being the first or the last. They arrive
-        together."""
+        together, and ``later`` than what was put before."""
         if self._lost:
             raise ConnectionLost(f"the connection to {self._exchange.link.address} is gone")
-        if self.drip is None:
-            self._put(pieces)
-        else:
-            size, every = self.drip
-            for drop in _drops(pieces, size):
-                self._put((drop,), every)
-
-    def offer(self, piece: bytes) -> bool:
-        """Sends it for a sender that waits for nothing else, if that could do so at once."""
-        server = self._exchange.server
-        stands_still = server is not None and server.paused
-        if self._lost or stands_still or self._under_way >= _WINDOW:
-            return False
-        self.put(piece)
-        return True
-
-    def end(self) -> None:
-        """The sender is gone. The receiver learns of it behind everything else."""
-        if not self._lost:
-            self._put((_END,))
-
-    def lose(self) -> None:
-        """Both ends know that it is over, and what was not read yet will not be."""
-        self._lost = True
-        self.wake()
-
-    async def receive(self) -> object:
-        """Raises ``TimeoutError`` when the exchange is over its time."""
-        exchange = self._exchange
-        while not (self._lost or (self._arrived and not exchange.link.is_silent)):
-            self._reader = news = exchange.news()
-            await news
-        return self.take()
-
-    def take(self) -> object:
-        """What is there."""
-        if self._lost or (piece := self._arrived.pop(0)) is _END:
-            self._lost = True
-            raise ConnectionLost(f"the connection to {self._exchange.link.address} was lost")
-        if type(piece) is bytes:
-            self._under_way -= len(piece)
-            if self._writer is not None:
-                self.wake()
-        return piece
-
-    def release(self) -> None:
-        held, self._held = self._held or [], None
-        now = self._exchange.now()
-        for since, pieces in held:
-            if now - since > _PATIENCE:
-                self.lose()
-            else:
-                self._arrive(pieces)
-
-    def wake(self) -> None:
-        if (reader := self._reader) is not None:
-            self._reader = None
-            if not reader.done():
-                reader.set_result(None)
-        if (writer := self._writer) is not None:
-            self._writer = None
-            if not writer.done():
-                writer.set_result(None)
-        if self.on_news is not None and (
-            self._lost or (self._arrived and not self._exchange.link.is_silent)
-        ):
-            self.on_news(self._exchange)
-
-    def _put(self, pieces: tuple[object, ...], later: float = 0.0) -> None:
         exchange = self._exchange
         virtual = exchange.virtual
         now = exchange.loop.time() if virtual is None else virtual.true_time
@@ -334,18 +273,109 @@ class Pipe:
             # Not in the context of the sender: it is out of its hands now.
             exchange.loop.call_at(arrival, self._arrive, pieces, context=Context())
 
+    def offer(self, piece: bytes) -> bool:
+        """Sends it for a sender that waits for nothing else, if that could do so at once."""
+        server = self._exchange.server
+        stands_still = server is not None and server.paused
+        if self._lost or stands_still or self._under_way >= _WINDOW:
+            return False
+        self.put(piece)
+        return True
+
+    def end(self) -> None:
+        """The sender is gone. The receiver learns of it behind everything else."""
+        if not self._lost:
+            self.put(_END)
+
+    def lose(self) -> None:
+        """Both ends know that it is over, and what was not read yet will not be."""
+        self._lost = True
+        self.wake()
+
+    async def receive(self) -> object:
+        """Raises ``TimeoutError`` when the exchange is over its time."""
+        while (news := self.news()) is not None:
+            await news
+        return self.take()
+
+    def news(self) -> asyncio.Future[None] | None:
+        """What to wait for; None if there is something to take. Raises as ``receive`` does."""
+        exchange = self._exchange
+        if self._lost or (self._arrived and not exchange.link.is_silent):
+            return None
+        if exchange.over_time:
+            raise TimeoutError
+        # Not the loop's own kind, which costs more: nobody puts it into a set.
+        self._reader = asyncio.Future(loop=exchange.loop)
+        return self._reader
+
+    def take(self) -> object:
+        """What is there."""
+        if self._lost or (piece := self._arrived.pop(0)) is _END:
+            self._lost = True
+            raise ConnectionLost(f"the connection to {self._exchange.link.address} was lost")
+        if type(piece) is bytes:
+            self._under_way -= len(piece)
+            if self._writer is not None:
+                self.wake()
+        return piece
+
+    def release(self) -> None:
+        held, self._held = self._held or [], None
+        now = self._exchange.now()
+        for since, pieces in held:
+            if now - since > _PATIENCE:
+                self.lose()
+            else:
+                self._arrive(pieces)
+
+    def wake(self) -> None:
+        """Whoever waits, to see for itself."""
+        if (reader := self._reader) is not None:
+            self._reader = None
+            if not reader.done():
+                reader.set_result(None)
+        if (writer := self._writer) is not None:
+            self._writer = None
+            if not writer.done():
+                writer.set_result(None)
+        if self.on_news is not None and (
+            self._lost or (self._arrived and not self._exchange.link.is_silent)
+        ):
+            self.on_news(self._exchange)
+
     def _arrive(self, pieces: tuple[object, ...]) -> None:
-        wires = self._exchange.wires
+        exchange = self._exchange
+        wires = exchange.wires
         if self._held or not (wires.are_whole or wires.are_open(self.source, self.target)):
             if self._held is None:
                 self._held = []
-            self._held.append((self._exchange.now(), pieces))
+            self._held.append((exchange.now(), pieces))
             wires.hold(self)
             return
         self._arrived += pieces
-        if pieces[-1] is _END and self.on_end is not None:
-            self.on_end()
-        self.wake()
+        if pieces[-1] is _END and self is exchange.up:
+            exchange.caller_left()
+        # As ``wake`` has it, of which only this much can matter here.
+        if (reader := self._reader) is not None:
+            self._reader = None
+            if not reader.done():
+                reader.set_result(None)
+        elif self.on_news is not None and not exchange.link.is_silent:
+            self.on_news(exchange)
+
+
+class _Dripping(Pipe):
+    """One in which bytes come in drops of a ``size``, one ``every`` so many seconds."""
+
+    def __init__(self, exchange: "Exchange", source: str, target: str) -> None:
+        super().__init__(exchange, source, target)
+        assert exchange.fate.drip is not None
+        self._size, self._every = exchange.fate.drip
+
+    def put(self, *pieces: object, later: float = 0.0) -> None:
+        for drop in _drops(pieces, self._size):
+            super().put(drop, later=later if drop is _END else self._every)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -362,74 +392,45 @@ class Exchange:
     ``is_reusable`` says whether its connection may serve another request.
     """
 
-    __slots__ = (
-        "_cut_at", "_patience", "_streaming", "began", "caller", "caller_is_gone", "down", "fate",
-        "is_reusable", "link", "loop", "over_time", "server", "up", "virtual", "wires",
-    )  # fmt: skip
+    caller_is_gone = False
+    over_time = False
+    is_reusable = True
+    _streaming: asyncio.Task[object] | None = None
+    _cut_at: asyncio.TimerHandle | None = None
 
-    def __init__(
-        self,
-        link: Link,
-        wires: Wires,
-        fate: Fate,
-        *,
-        caller: Lane | None,
-        server: Lane | None,
-        patience: "Patience",
-    ) -> None:
-        self.loop = loop = patience.loop
-        self.virtual = virtual = patience.virtual
+    def __init__(self, link: Link, wires: Wires, fate: Fate, caller: Caller) -> None:
+        self.loop = loop = caller.loop
+        self.virtual = virtual = caller.virtual
         self.began = loop.time() if virtual is None else virtual.true_time
         self.link = link
         self.wires = wires
         self.fate = fate
         self.caller = caller
-        self.server = server
-        self.caller_is_gone = False
-        self.over_time = False
-        self.is_reusable = True
-        self._patience = patience
-        here, there = patience.caller, name_of(server)
+        self.server = server = link.host
+        here, there = caller.name, "world" if server is None else server.name
         self.up = Pipe(self, here, there)
-        self.up.on_end = self._caller_left
-        self.down = Pipe(self, there, here)
-        self.down.drip = fate.drip
-        self._streaming: asyncio.Task[object] | None = None
-        self._cut_at: asyncio.TimerHandle | None = None
+        self.down = Pipe(self, there, here) if fate.drip is None else _Dripping(self, there, here)
         if fate.cut_after is not None:
-            self._cut_at = self.loop.call_later(fate.cut_after, self.cut, context=Context())
+            self._cut_at = loop.call_later(fate.cut_after, self.cut, context=Context())
         link.exchanges[self] = None
 
     def now(self) -> float:
         """True time."""
         return self.loop.time() if self.virtual is None else self.virtual.true_time
 
-    def news(self) -> asyncio.Future[None]:
-        """For one who waits for them."""
-        if self.over_time:
-            raise TimeoutError
-        # Not the loop's own kind, which costs more: nobody puts it into a set.
-        return asyncio.Future(loop=self.loop)
-
-    def must_be_heard_by(self, deadline: float) -> None:
-        """Who waits for news of it beyond this ``loop.time()`` of the caller gets a
-        ``TimeoutError``."""
-        self.over_time = False
-        patience = self._patience
-        patience.deadlines[self] = deadline
-        if deadline < patience.looks_at:
-            patience.look(deadline)
-
-    def was_heard(self) -> None:
-        """Nobody waits for it now."""
-        self._patience.deadlines.pop(self, None)
-
     def finish(self) -> None:
-        """The answer was read to its end."""
-        self._patience.deadlines.pop(self, None)
+        """Nobody waits for it any more."""
+        self.caller.deadlines.pop(self, None)
         self.link.exchanges.pop(self, None)
         if self._cut_at is not None:
             self._cut_at.cancel()
+
+    def answered(self) -> None:
+        """The answer was read to its end, and its connection can be used again, if it may."""
+        self.finish()
+        if self.is_reusable:
+            idle, address = self.caller.idle, self.link.address
+            idle[address] = idle[address] + 1 if address in idle else 1
 
     def leave(self) -> None:
         """The caller is gone, whether or not it had its answer."""
@@ -451,7 +452,7 @@ class Exchange:
         """The connection is reset in between, and both learn of it at once."""
         self.finish()
         self.up.lose()
-        self._caller_left()
+        self.caller_left()
 
     def expire(self) -> None:
         """The caller waits no longer."""
@@ -473,50 +474,12 @@ class Exchange:
         finally:
             self._streaming = None
 
-    def _caller_left(self) -> None:
+    def caller_left(self) -> None:
+        """The server will find nobody there."""
         self.caller_is_gone = True
         self.down.lose()
         if self._streaming is not None:
             self._streaming.cancel()
-
-
-class Patience:
-    """How long a ``caller`` waits for which of its exchanges, by its own clock.
-
-    There is one timer for all of them, because nearly all are heard long before they have to be: it
-    looks who still waits, and goes on to the next deadline.
-    """
-
-    __slots__ = ("_timer", "caller", "deadlines", "looks_at", "loop", "virtual")
-
-    def __init__(self, caller: str) -> None:
-        self.caller = caller
-        self.loop = asyncio.get_running_loop()
-        self.virtual = self.loop if isinstance(self.loop, VirtualLoop) else None
-        self.deadlines: dict[Exchange, float] = {}
-        self.looks_at = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-
-    def look(self, at: float) -> None:
-        """Sooner than it would."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self.looks_at = at
-        self._timer = self.loop.call_at(at, self._look)
-
-    def _look(self) -> None:
-        now = self.loop.time()
-        for exchange in [each for each, deadline in self.deadlines.items() if deadline <= now]:
-            del self.deadlines[exchange]
-            exchange.expire()
-        self._timer, self.looks_at = None, math.inf
-        if self.deadlines:
-            self.look(min(self.deadlines.values()))
-
-
-def name_of(lane: Lane | None) -> str:
-    """The name of the process that a lane belongs to."""
-    return lane.name if lane else "world"
 
 
 def true_time() -> float:

@@ -24,13 +24,14 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
+from backstay.sim.caller import name_of
 from backstay.sim.chance import Chance
 from backstay.sim.clock import Oscillator
 from backstay.sim.lane import current_lane
 from backstay.sim.loop import VirtualLoop
 from backstay.sim.network import Network
 from backstay.sim.process import Main, Process
-from backstay.sim.wire import Latency, Wires, name_of
+from backstay.sim.wire import Latency, Wires
 
 T = TypeVar("T")
 
