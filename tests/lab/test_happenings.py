@@ -58,9 +58,22 @@ def asked_about(happening: Happening) -> set[str]:
     return {each.name for each in INVARIANTS if is_asked(each, happening)}
 
 
-def test_rules_are_asked_about_our_lease_whoever_writes_it() -> None:
-    taken = committed(LEASES.label, ours=False, deleted=False, key=OUR_LEASE)
-    assert asked_about(taken) == {"Epoch", "Zombie"}
+def lease_goes(before: str, after: str, *, deleted: bool = False) -> Committed:
+    was, now = (
+        Stored(OUR_LEASE, {"spec": {"holderIdentity": each, "leaseTransitions": 3}}, 2)
+        for each in (before, after)
+    )
+    return Committed(1.0, Commit(2, LEASES.label, was, now, deleted), None)
+
+
+def test_rules_are_asked_about_our_lease_whoever_takes_it_or_takes_it_away() -> None:
+    assert asked_about(lease_goes("backstay-1", "backstay-2")) == {"Epoch", "Zombie"}
+    gone = lease_goes("backstay-1", "backstay-1", deleted=True)
+    assert asked_about(gone) == {"Epoch", "Zombie"}
+
+
+def test_no_rule_is_asked_about_a_mere_renewal_of_our_lease() -> None:
+    assert asked_about(lease_goes("backstay-1", "backstay-1")) == set()
 
 
 def test_rules_are_asked_about_what_we_do_to_pods_and_nodes() -> None:

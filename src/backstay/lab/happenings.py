@@ -19,8 +19,10 @@ from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.guest_rules import asks_kubevirt
 from backstay.lab.storage_rules import asks_to_detach, asks_to_fence
+from backstay.lab.terms import term_of
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening
 from backstay.model.labels import TAINT
+from backstay.sim.api.store import Commit
 from backstay.sim.nodes.truth import What
 
 Json = Mapping[str, Any]
@@ -45,10 +47,10 @@ Subject: TypeAlias = tuple[str, str] | What
 
 def subject_of(happening: Happening) -> Subject:
     """A request by the kind of its object; a commit by that as well, by whether it is our doing,
-    and by whether it is about our lease; and the truth by what came of it."""
+    and by whether our lease changes hands with it; and the truth by what came of it."""
     if isinstance(happening, Committed):
         commit = happening.commit
-        if commit.storage == LEASES.label and commit.after.key == OUR_LEASE:
+        if commit.after.key == OUR_LEASE and commit.storage == LEASES.label and _is_taken(commit):
             return (_LED, commit.storage)
         return (_SEEN if happening.by is None else _DONE, commit.storage)
     if isinstance(happening, Asked):
@@ -56,11 +58,18 @@ def subject_of(happening: Happening) -> Subject:
     return happening.what
 
 
+def _is_taken(lease: Commit) -> bool:
+    """Or given up, or lost: whatever is more than that its holder renews it."""
+    if lease.before is None or lease.deleted:
+        return True
+    return term_of(lease.before.object) != term_of(lease.after.object)
+
+
 @dataclass(frozen=True, kw_only=True)
 class About:
     """What a rule can have something to say of: changes of the ``truth``, ``requests`` of ours
     about these kinds (None: about any), ``deeds`` of ours and ``commits`` of whomever to them, and
-    whatever is done to our ``lease``."""
+    that our ``lease`` changes hands."""
 
     truth: frozenset[What] = frozenset()
     requests: frozenset[str] | None = frozenset()

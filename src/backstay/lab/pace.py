@@ -14,11 +14,12 @@ from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
-from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.kube.resource import NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.liveness import LOOPS
 from backstay.lab.policy_rules import hangs_on_another, kept_by_a_policy
 from backstay.lab.silence_rules import is_lifted, most_silent
+from backstay.lab.terms import term_of
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_in
 from backstay.model.labels import PROTECT, TAINT, VM_NAME
 
@@ -32,8 +33,6 @@ _SILENT = 60.0
 _PACE = 60
 _ATTEMPTS = 3
 _COOL_DOWN = 60
-_NEWS = frozenset({LEASES.label, INCIDENTS.label})
-"""Kinds of which it is to hear whatever happens to them."""
 _KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
 
 
@@ -41,7 +40,9 @@ class Pace:
     """See the module."""
 
     def __init__(self, witness: Witness) -> None:
-        self.about = About(deeds=frozenset({PODS.label}), commits=_NEWS, lease=True)
+        self.about = About(
+            deeds=frozenset({PODS.label}), commits=frozenset({INCIDENTS.label}), lease=True
+        )
         self._witness = witness
         self._restored_at: float | None = None
         self._term: tuple[object, ...] = ()
@@ -55,13 +56,8 @@ class Pace:
         if not isinstance(happening, Committed):
             return
         commit = happening.commit
-        restores = self._witness.restores
-        if restores.is_open or restores.last_at != self._restored_at:
-            # Nobody knows any more what was done.
-            self._restored_at = restores.last_at
-            self._moves.clear()
         if commit.after.key == OUR_LEASE:
-            self._notice_term(commit.after.object["spec"], happening.at)
+            self._notice_term(commit.after.object, happening.at)
         elif commit.storage == INCIDENTS.label and commit.deleted and happening.by is None:
             # Who wants nothing known of what was done has nothing held against it.
             self._moves.clear()
@@ -70,8 +66,8 @@ class Pace:
             if not hangs_on_another(pod):
                 yield from self._removed(pod, happening.by, happening.at)
 
-    def _notice_term(self, spec: Json, now: float) -> None:
-        term = (spec.get("holderIdentity"), spec.get("leaseTransitions"))
+    def _notice_term(self, lease: Json, now: float) -> None:
+        term = term_of(lease)
         if term != self._term:
             self._term, self._began = term, now
             self._released.clear()
@@ -89,6 +85,13 @@ class Pace:
     def _moved(
         self, workload: str, node: str, limits: Json, now: float
     ) -> Iterator[tuple[str, str]]:
+        restores = self._witness.restores
+        if restores.is_open:
+            # Nobody knows what was done before, nor counts what is done until somebody arms anew.
+            return
+        if restores.last_at != self._restored_at:
+            self._restored_at = restores.last_at
+            self._moves.clear()
         live = self._witness.stored(NODES.label, node) or {}
         boot = str(((live.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
         moves = self._moves.setdefault(workload, {})

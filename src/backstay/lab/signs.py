@@ -11,8 +11,11 @@ but everybody is given some slack to notice it.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from backstay.lab.knocks import Knocks
 from backstay.lab.looks import Looks
@@ -26,8 +29,7 @@ _SLACK = 10.0
 """Seconds by which one of ours may be behind with what it has seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sign:
+class _Sign(msgspec.Struct, frozen=True):
     version: int
     at: float
 
@@ -44,20 +46,21 @@ class Signs:
     terms: Terms
     knocks: Knocks
     times: Times
-    _renewals: dict[str, list[_Sign]] = field(default_factory=dict)
-    _beats: dict[str, list[_Sign]] = field(default_factory=dict)
+    _renewals: dict[str, list[_Sign]] = field(default_factory=lambda: defaultdict(list))
+    _beats: dict[str, list[_Sign]] = field(default_factory=lambda: defaultdict(list))
 
     # Taking note
 
     def note_lease(self, commit: Commit, *, version: int, at: float) -> None:
         """Something was done to a node's lease."""
-        if commit.before is None or _renewal(commit.before) != _renewal(commit.after):
-            self._renewals.setdefault(commit.after.key[1], []).append(_Sign(version, at))
+        before, after = commit.before, commit.after
+        if before is None or _renewal(before) != _renewal(after):
+            self._renewals[after.key[1]].append(_Sign(version, at))
 
     def note_node(self, commit: Commit, *, version: int, at: float) -> None:
         """Something was done to a node."""
         if commit.before is not None and _beat(commit.before) != _beat(commit.after):
-            self._beats.setdefault(commit.after.key[1], []).append(_Sign(version, at))
+            self._beats[commit.after.key[1]].append(_Sign(version, at))
 
     # What was shown
 

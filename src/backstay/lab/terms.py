@@ -112,6 +112,12 @@ class Terms:
         return next((each for each in rights if each.since <= when), None)
 
 
+def term_of(lease: Json) -> tuple[object, object]:
+    """Whose it is, and the how manieth. Where both are the same, it was renewed and no more."""
+    spec = lease["spec"]
+    return spec.get("holderIdentity"), spec.get("leaseTransitions")
+
+
 def holder(lease: Json) -> str:
     return str(lease["spec"].get("holderIdentity") or "")
 

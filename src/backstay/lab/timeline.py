@@ -16,9 +16,8 @@ from backstay.kube.resource import CONFIG_MAPS, LEASES, NODES, PODS
 from backstay.lab.addresses import released
 from backstay.lab.cluster import LabCluster
 from backstay.lab.scenario import After
-from backstay.lab.witness import Committed, Happening, workload_in, workload_of
+from backstay.lab.witness import OUR_LEASE, Committed, Happening, workload_in, workload_of
 from backstay.model.labels import TAINT
-from backstay.settings import Settings
 from backstay.sim.api.store import Commit
 from backstay.sim.nodes.truth import Entry, What
 
@@ -51,7 +50,6 @@ class Scribe:
         self._zero = 0.0
         self._breaches = 0
         self._risks = 0
-        self._lease = Settings(identity="").lease
         self._witnessed: list[Callable[[Committed], None]] = []
 
     def begin(self, now: float) -> None:
@@ -77,7 +75,7 @@ class Scribe:
             self._committed(happening)
         inspector = self._cluster.inspector
         # It was told before us.
-        if len(inspector.broken) > self._breaches or len(inspector.accepted) > self._risks:
+        if inspector.broken or inspector.accepted:
             self._broken()
 
     def _broken(self) -> None:
@@ -106,7 +104,7 @@ class Scribe:
                 self._pod(happening, commit)
             case INCIDENTS.label:
                 self._incident(happening, commit)
-            case LEASES.label:
+            case LEASES.label if commit.after.key == OUR_LEASE:
                 self._leader(happening, commit)
             case V1.blocks.label | V3.blocks.label:
                 self._block(happening, commit)
@@ -155,7 +153,7 @@ class Scribe:
                 self.tell(happening.at, who, f"{moment['code']}: {moment['sentence']}")
 
     def _leader(self, happening: Committed, commit: Commit) -> None:
-        if commit.after.key[1] != self._lease or commit.deleted:
+        if commit.deleted:
             return
         before = _NOTHING if commit.before is None else commit.before.object["spec"]
         holder = commit.after.object["spec"].get("holderIdentity") or ""

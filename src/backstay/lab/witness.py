@@ -141,7 +141,7 @@ class Witness:
         self._removed: dict[str, Removed] = {}
         self._shift = 0
         self.restores = Restores(knocks.factor)
-        self._remember: dict[str, Callable[[Commit, Asked | None], None]] = {
+        self._remember: dict[str, Callable[[Commit, Asked | None, float], None]] = {
             CONFIGS.label: self._remember_config,
             LEASES.label: self._remember_lease,
             NODES.label: self._remember_node,
@@ -414,7 +414,7 @@ class Witness:
         self._tell(entry)
 
     def _hear(self, commit: Commit) -> None:
-        asked = self._asking
+        asked, now = self._asking, self._now()
         if asked is not None and (
             asked.storage != commit.storage
             # Something new has no name yet when it is asked for.
@@ -423,21 +423,21 @@ class Witness:
             asked = None
         remember = self._remember.get(commit.storage)
         if remember is not None:
-            remember(commit, asked)
-        self._tell(Committed(self._now(), commit, asked))
+            remember(commit, asked, now)
+        self._tell(Committed(now, commit, asked))
 
-    def _remember_config(self, _: Commit, __: Asked | None) -> None:
+    def _remember_config(self, _: Commit, __: Asked | None, ___: float) -> None:
         self.restores.armed(self._armed_stamp())
 
-    def _remember_lease(self, commit: Commit, by: Asked | None) -> None:
+    def _remember_lease(self, commit: Commit, by: Asked | None, now: float) -> None:
         if commit.after.key[0] == LEASE_NAMESPACE:
-            self.signs.note_lease(commit, version=commit.version + self._shift, at=self._now())
+            self.signs.note_lease(commit, version=commit.version + self._shift, at=now)
         elif commit.after.key == OUR_LEASE and by is not None and not commit.deleted:
-            self.terms.led(by.user, commit.after.object, sent=by.sent, now=self._now())
+            self.terms.led(by.user, commit.after.object, sent=by.sent, now=now)
 
-    def _remember_node(self, commit: Commit, by: Asked | None) -> None:
+    def _remember_node(self, commit: Commit, by: Asked | None, now: float) -> None:
         name, version = commit.after.key[1], commit.version + self._shift
-        self.signs.note_node(commit, version=version, at=self._now())
+        self.signs.note_node(commit, version=version, at=now)
         if commit.deleted or not _is_out_of_service(commit.after.object):
             self._put_out.pop(name, None)
         elif by is None and name not in self._put_out:
@@ -446,17 +446,17 @@ class Witness:
             person = bool(owners) and all(each.startswith("kubectl") for each in owners)
             self._put_out[name] = _PutOut(version, person)
 
-    def _remember_incident(self, commit: Commit, by: Asked | None) -> None:
+    def _remember_incident(self, commit: Commit, by: Asked | None, now: float) -> None:
         if by is not None:
-            self.terms.told(by.user, commit.after.key[1], commit.after.object, now=self._now())
+            self.terms.told(by.user, commit.after.key[1], commit.after.object, now=now)
 
-    def _remember_word(self, commit: Commit, _: Asked | None) -> None:
+    def _remember_word(self, commit: Commit, _: Asked | None, now: float) -> None:
         uid = commit.after.object["metadata"]["uid"]
         known = self._withdrawn if commit.deleted else self._confirmed
         known.setdefault(uid, commit.version + self._shift)
-        self._given_at.setdefault(uid, self._now())
+        self._given_at.setdefault(uid, now)
 
-    def _remember_pod(self, commit: Commit, by: Asked | None) -> None:
+    def _remember_pod(self, commit: Commit, by: Asked | None, now: float) -> None:
         meta = commit.after.object["metadata"]
         if commit.deleted:
             self._remember_removal(commit, by)
