@@ -518,7 +518,7 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
     because = _kept_from_us(happening, live, node, witness)
     if because is not None and _is_meant(live, meant, "resourceVersion"):
         return f"{happening.key[1]} was to be deleted, and {because}"
-    machine = witness.node(node)
+    machine = witness.machines.get(node)
     if machine is None or machine.boot_id is None or witness.is_shut_out(live):
         return None
     if not witness.doubt(happening, node):

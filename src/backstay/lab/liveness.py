@@ -21,16 +21,23 @@ NoActionLoops       the same deed is not done more than ten times a minute
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from backstay.apis.apps import STATEFUL_SETS
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
-from backstay.apis.kubevirt import INSTANCES
+from backstay.apis.backstay import (
+    AVAILABILITY_POLICIES,
+    CONFIG_NAME,
+    CONFIGS,
+    CONFIRMATIONS,
+    INCIDENTS,
+)
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.decide.failover import Check
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.linstor_rules import is_replaceable
 from backstay.lab.policy_rules import wants_more_than_a_word
+from backstay.lab.terms import NOBODYS, Term, term_of
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model import labels
 from backstay.model.incident import Progress
@@ -38,8 +45,11 @@ from backstay.model.reasons import Reason
 from backstay.record.replay import NotARecording, read_recording, replay
 from backstay.seam.files import Files
 from backstay.settings import Settings
+from backstay.sim.api.store import Commit
 
 Json = Mapping[str, Any]
+_Unkept: TypeAlias = tuple[str, str, str]
+"""The name of a promise, the uid of what it was not kept to, and a sentence."""
 
 RECOVERED = "Recovered"
 TERMINATING = "NothingTerminating"
@@ -60,8 +70,10 @@ _MINUTE = 60.0
 _MOST = 10
 
 _OURS = Settings(identity="")
-_TELLING = frozenset({PODS.label, INCIDENTS.label})
-"""What runs where according to the API, and what incidents tell of it."""
+_TELLING = frozenset(
+    each.label for each in (PODS, INCIDENTS, CONFIGS, AVAILABILITY_POLICIES, VIRTUAL_MACHINES)
+)
+"""What runs where according to the API, what incidents tell of it, and what its owners ask for."""
 
 # What can hold a workload although its node is proven dead and we are armed.
 _PASSES = frozenset(
@@ -101,7 +113,7 @@ class Patience:
         self._witness = witness
         self._factor = factor
         self._renewed_at = float("-inf")
-        self._term: tuple[str, int] = ("", 0)
+        self._term = NOBODYS
         self._signs: dict[str, float] = {}
         self._left: dict[tuple[str, str], float] = {}
         """Since when it is for us alone to release or to remove it, by promise and uid."""
@@ -109,13 +121,15 @@ class Patience:
         self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
         self._changes = 0
-        """Of what runs where, and of what is told of it."""
+        """Of what runs where, of what is told of it, and of what is asked for."""
         self._searched: dict[str, int] = {}
         """By node: as of which of these changes it is known what is untold."""
+        self._behind: dict[str, tuple[int, tuple[_Unkept, ...]]] = {}
+        """By node: what is left behind there, and as of which of these changes."""
 
     def look(self, happening: Happening) -> Iterable[tuple[str, str]]:
         if isinstance(happening, Committed):
-            self._notice(happening)
+            self._notice(happening, happening.commit)
         return ()
 
     def look_around(self, now: float) -> Iterator[tuple[str, str]]:
@@ -127,8 +141,7 @@ class Patience:
 
     # Since when nothing stands in the way
 
-    def _notice(self, happening: Committed) -> None:
-        commit = happening.commit
+    def _notice(self, happening: Committed, commit: Commit) -> None:
         self._changes += commit.storage in _TELLING
         after, before = commit.after.object, commit.before.object if commit.before else None
         match commit.storage, commit.after.key:
@@ -139,14 +152,13 @@ class Patience:
             case NODES.label, (_, node) if _boot(before) != _boot(after):
                 self._signs[node] = happening.at
             case LEASES.label, (_OURS.namespace, _OURS.lease) if commit.deleted:
-                self._term = ("", 0)
+                self._term = NOBODYS
             case LEASES.label, (_OURS.namespace, _OURS.lease):
-                self._notice_leader(after["spec"], happening.at)
+                self._notice_leader(term_of(after), happening.at)
             case CONFIRMATIONS.label, _ if before is None and self._is_on(after["spec"]["node"]):
                 self._in_vain.add(after["metadata"]["uid"])
 
-    def _notice_leader(self, spec: Json, now: float) -> None:
-        term = (str(spec.get("holderIdentity") or ""), int(spec.get("leaseTransitions") or 0))
+    def _notice_leader(self, term: Term, now: float) -> None:
         gap = now - self._renewed_at > _LEADS * self._factor
         self._renewed_at = now
         if term != self._term or gap:
@@ -159,7 +171,7 @@ class Patience:
         self._left.clear()
         self._signs = dict.fromkeys(self._signs, now)
 
-    def _unkept(self, now: float) -> Iterator[tuple[str, str, str]]:
+    def _unkept(self, now: float) -> Iterator[_Unkept]:
         if self._restored_at != self._witness.restores.last_at:
             # What was told is gone with what the backup did not have: it has to be told anew.
             self._restored_at = self._witness.restores.last_at
@@ -168,11 +180,15 @@ class Patience:
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)
             return
-        left: list[tuple[str, str, str]] = []
+        left: list[_Unkept] = []
+        machines = self._witness.machines
         for stored in self._witness.store.all(NODES.label):
             name = stored.key[1]
-            if self._is_settled(name, stored.object):
-                left += self._left_behind(name)
+            # Most are on, and nothing else needs to be known of those.
+            if name in machines and machines[name].boot_id is None:
+                behind = self._left_behind(name)
+                if behind and self._is_settled(name, stored.object):
+                    left += behind
             if name in self._signs and now - self._signs[name] > _TOLD * self._factor:
                 yield from self._untold(name)
         # What has waited for its turn, or for something else that was told, has its time after it.
@@ -182,16 +198,9 @@ class Patience:
                 yield each
 
     def _is_settled(self, name: str, node: Json) -> bool:
-        """Whether nothing but we could be the reason that its workloads are not released."""
-        machine = self._witness.node(name)
-        # Most are on, and nothing else needs to be known of those.
-        return (
-            machine is not None
-            and machine.boot_id is None
-            and self._is_confirmed(name, node)
-            and self._is_armed()
-            and self._most_are_well(but=name)
-        )
+        """Whether nothing but we could be the reason that the workloads of a node that is off are
+        not released."""
+        return self._is_confirmed(name, node) and self._is_armed() and self._most_are_well(but=name)
 
     def _is_armed(self) -> bool:
         config = self._witness.stored(CONFIGS.label, CONFIG_NAME)
@@ -214,18 +223,25 @@ class Patience:
         return bool(known) and all(_last_signs(word["spec"]) == shown for word in known)
 
     def _is_on(self, name: str) -> bool:
-        machine = self._witness.node(name)
+        machine = self._witness.machines.get(name)
         return machine is not None and machine.boot_id is not None
 
     def _most_are_well(self, *, but: str) -> bool:
         names = [stored.key[1] for stored in self._witness.store.all(NODES.label)]
-        others = [self._witness.node(name) for name in names if name != but]
+        others = [self._witness.machines.get(name) for name in names if name != but]
         well = [each for each in others if each is not None and each.condition == "fine"]
         return bool(well) and 2 * len(well) >= len(others)
 
     # What has not been done
 
-    def _left_behind(self, node: str) -> Iterator[tuple[str, str, str]]:
+    def _left_behind(self, node: str) -> tuple[_Unkept, ...]:
+        """The same until something changes: a node can be off for long."""
+        known = self._behind.get(node)
+        if known is None or known[0] != self._changes:
+            known = self._behind[node] = (self._changes, tuple(self._search(node)))
+        return known[1]
+
+    def _search(self, node: str) -> Iterator[_Unkept]:
         records = self._records(node)
         for pod in self._pods(node):
             meta = pod["metadata"]
@@ -255,7 +271,7 @@ class Patience:
         marked_by_us = self._witness.marked_by_us(meta["uid"])
         return marked_by_us or any(each is not None and each.by_us for each in gone)
 
-    def _untold(self, node: str) -> Iterator[tuple[str, str, str]]:
+    def _untold(self, node: str) -> Iterator[_Unkept]:
         if self._searched.get(node) == self._changes:
             # A node can be silent for long, and whoever looks again finds what was told already.
             return

@@ -19,7 +19,7 @@ from backstay.lab.happenings import About
 from backstay.lab.liveness import LOOPS
 from backstay.lab.policy_rules import hangs_on_another, kept_by_a_policy
 from backstay.lab.silence_rules import is_lifted, most_silent
-from backstay.lab.terms import term_of
+from backstay.lab.terms import NOBODYS, term_of
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_in
 from backstay.model.labels import PROTECT, TAINT, VM_NAME
 
@@ -45,7 +45,7 @@ class Pace:
         )
         self._witness = witness
         self._restored_at: float | None = None
-        self._term: tuple[object, ...] = ()
+        self._term = NOBODYS
         self._began = 0.0
         self._released: dict[str, float] = {}
         """When each workload was, in this term."""

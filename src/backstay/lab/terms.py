@@ -13,9 +13,12 @@ So everything here is judged by when a request was put on the wire, never by whe
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 Json = Mapping[str, Any]
+Term: TypeAlias = tuple[str | None, int | None]
+"""Whose it is, and the how manieth."""
+NOBODYS: Term = (None, None)
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,8 @@ class Terms:
         return next((each for each in rights if each.since <= when), None)
 
 
-def term_of(lease: Json) -> tuple[object, object]:
-    """Whose it is, and the how manieth. Where both are the same, it was renewed and no more."""
+def term_of(lease: Json) -> Term:
+    """Where it is the same as before, the lease was renewed and no more."""
     spec = lease["spec"]
     return spec.get("holderIdentity"), spec.get("leaseTransitions")
 

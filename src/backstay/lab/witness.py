@@ -112,7 +112,8 @@ class Witness:
     store: Store
     """From ``front`` on."""
     truth: Truth
-    """From ``attend`` on."""
+    machines: Mapping[str, Node]
+    """The nodes themselves, by name; like the truth, from ``attend`` on."""
     _now: Callable[[], float]
 
     def __init__(
@@ -165,6 +166,7 @@ class Witness:
         """Called with the cluster as soon as there is one."""
         self._cluster = cluster
         self.truth = cluster.truth
+        self.machines = cluster.nodes
         cluster.truth.follow(self._see)
 
     def watch(self, told: Callable[[Happening], None]) -> Callable[[], None]:
@@ -210,11 +212,6 @@ class Witness:
     def wall_now(self) -> datetime:
         assert self._cluster is not None
         return self._cluster.ground.wall.now()
-
-    def node(self, name: str) -> Node | None:
-        """The machine itself."""
-        assert self._cluster is not None
-        return self._cluster.nodes.get(name)
 
     def stored(self, storage: str, name: str, namespace: str = "") -> Json | None:
         found = self.store.get(storage, (namespace, name))
