@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from backstay.kube.access import Grant
+from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.limits import RateLimit, VerbLimits
 from backstay.kube.resource import Resource
@@ -145,20 +145,6 @@ def applies(job: Job) -> Measure:
     return in_loop(work)
 
 
-class _Anybody:
-    """An ``Access`` for an API that does not ask who it is."""
-
-    server = "http://api:80"
-    namespace = "bench"
-    origin = "the benchmark"
-
-    async def grant(self) -> Grant:
-        return Grant()
-
-    def refused(self, grant: Grant) -> None:
-        """Nobody is refused here."""
-
-
 def simulated_calls(job: Job) -> Measure:
     """Whole calls of the real client, over the simulated network, under virtual time."""
 
@@ -167,7 +153,9 @@ def simulated_calls(job: Job) -> Measure:
         await api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "bench"}})
         await api.ask("POST", _PATH, _object("c00000", 30))
         await network.serve.listen(api.server.handle, host="api", port=80)
-        client = KubeClient(network.transport, _Anybody(), limits=_UNLIMITED)
+        client = KubeClient(
+            network.transport, GivenAccess("http://api:80", Grant()), limits=_UNLIMITED
+        )
         configmaps = Resource("", "v1", "configmaps", "ConfigMap")
         started = time.process_time()
         for _ in range(job.amount):

@@ -51,7 +51,7 @@ def test_an_empty_uid_is_a_condition_that_nothing_meets() -> None:
 
 
 def test_a_reply_is_decoded_into_what_the_caller_wants() -> None:
-    reply = Reply(body=b'{"name":"web"}', call="GET /p")
+    reply = Reply(b'{"name":"web"}', Call(method="GET", path="/p"))
     assert reply.into(Named) == Named("web")
     assert reply.json() == {"name": "web"}
 
@@ -70,4 +70,4 @@ def test_a_reply_is_decoded_into_what_the_caller_wants() -> None:
 )
 def test_a_reply_that_is_something_else_is_undecodable(body: bytes) -> None:
     with pytest.raises(Undecodable, match=r"^GET /p: the answer is not what was asked for"):
-        Reply(body=body, call="GET /p").into(Named)
+        Reply(body, Call(method="GET", path="/p")).into(Named)

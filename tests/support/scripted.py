@@ -57,6 +57,7 @@ class Badges:
 
     namespace = "default"
     origin = "context 'test' of a kubeconfig"
+    standing = None
 
     def __init__(self, server: str, *tokens: str) -> None:
         self.server = server

@@ -43,6 +43,11 @@ class Access(Protocol):
         """Where this came from, for sentences: ``context 'prod' of ~/.kube/config``."""
         ...
 
+    @property
+    def standing(self) -> Grant | None:
+        """The grant for every request, if nothing about it ever changes: nobody waits for it."""
+        ...
+
     async def grant(self) -> Grant:
         """Raises ``ConfigError`` when the credentials cannot be had."""
         ...
@@ -61,10 +66,10 @@ class GivenAccess:
     def __init__(self, server: str, grant: Grant, *, origin: str = "given credentials") -> None:
         self.server = server
         self.origin = origin
-        self._grant = grant
+        self.standing = grant
 
     async def grant(self) -> Grant:
-        return self._grant
+        return self.standing
 
     def refused(self, grant: Grant) -> None:
         """There is nothing to fetch anew."""

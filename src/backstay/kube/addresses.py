@@ -99,10 +99,10 @@ class Turns:
 
     def next(self, left: float) -> Turn | None:
         """Whose turn it is when the call has ``left`` seconds to go; None when it is nobody's."""
-        hurried = bool(self._hurried)
         line = self._hurried or self._slow
         if left <= 0 or not line:
             return None
+        hurried = line is self._hurried
         patience = left / len(line)
         # A call that has less time than the budget leaves each address its part of that.
         if hurried and patience > self._share:

@@ -74,7 +74,12 @@ class Reply(msgspec.Struct, frozen=True):
     """A successful answer, still as bytes."""
 
     body: bytes
-    call: str
+    answered: Call
+
+    @property
+    def call(self) -> str:
+        """The name of what was asked for, for sentences."""
+        return self.answered.name
 
     def json(self) -> Json:
         return self.into(dict)

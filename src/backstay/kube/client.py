@@ -320,7 +320,7 @@ class KubeClient:
                     raise
                 await asyncio.sleep(wait)
             else:
-                return Reply(body=answer.body, call=call.name)
+                return Reply(answer.body, call)
 
     async def _open(self, call: Call, stack: AsyncExitStack) -> Lines:
         """Like ``send``, for an answer that is read as it comes."""
@@ -359,10 +359,7 @@ class KubeClient:
         been replaced, and so may the authority that signed the certificate which we do not trust.
         In both cases nothing was carried out.
         """
-        try:
-            grant = await waiting.by(deadline, self.access.grant())
-        except TimeoutError:
-            raise self._no_credentials(call) from None
+        grant = self.access.standing or await self._grant(call, deadline)
         if refused is not None and grant == refused[0]:
             raise refused[1]
         loop = asyncio.get_running_loop()
@@ -394,10 +391,13 @@ class KubeClient:
                 return await self._carry_out(call, deadline, exchange, (grant, failure))
         raise failure
 
-    def _no_credentials(self, call: Call) -> errors.Unreachable:
-        return errors.Unreachable(
-            f"{call.name}: no credentials within {call.timeout:g} s from {self.access.origin}"
-        )
+    async def _grant(self, call: Call, deadline: float) -> Grant:
+        try:
+            return await waiting.by(deadline, self.access.grant())
+        except TimeoutError:
+            raise errors.Unreachable(
+                f"{call.name}: no credentials within {call.timeout:g} s from {self.access.origin}"
+            ) from None
 
     def _unserved(
         self, attempt: _Attempt, error: seam_errors.TransportError | errors.ApiError

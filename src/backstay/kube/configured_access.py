@@ -16,6 +16,8 @@ from backstay.seam.transport import NO_HEADERS, Tls
 class ConfiguredAccess:
     """See ``backstay.kube.access.Access``, which this is one of."""
 
+    standing = None
+
     def __init__(
         self,
         *,

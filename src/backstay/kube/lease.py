@@ -271,8 +271,13 @@ class Leadership:
 
     def _hear(self, _old: LeaseRow | None, new: LeaseRow | None) -> None:
         """From the watch or in an answer, each of which may come later than the other."""
-        if not (new and self._seen and is_older(new.version, self._seen.version)):
-            self._see(new)
+        seen = self._seen
+        if new is not None and seen is not None:
+            # What the other has said already is no news, unless a renewal of ours waits for it.
+            heard_before = new == seen and not self._begun
+            if heard_before or is_older(new.version, seen.version):
+                return
+        self._see(new)
 
     async def _look(self, *, deadline: float) -> None:
         """What is read counts even if it is older: then the API was rolled back."""
@@ -478,8 +483,11 @@ class Leadership:
     def _stamp(self) -> str:
         """The time of day, for people, but never the same twice: a renewal that changes nothing
         is none for those who watch, and a clock can stand still or be set back."""
-        self._last_stamp = max(self._wall.now(), self._last_stamp + timedelta(microseconds=1))
-        return self._last_stamp.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        now = self._wall.now()
+        if now <= self._last_stamp:
+            now = self._last_stamp + timedelta(microseconds=1)
+        self._last_stamp = now
+        return now.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
     async def _wait(self, *, until: float) -> None:
         """Until then, or until what was seen of the lease allows no waiting that long: it is lost,

@@ -1,17 +1,17 @@
 """Pulse: does this process still get its turn?
 
 A loop that is held up answers no probe, which a prober sees by itself. What it does not see is
-that everything else was late: renewals, looks at leases, decisions. The pulse beats once a second
-and notes by how much it was late. It is a timer that sets itself again, and no task that sleeps:
-nothing else here is done so often.
+that everything else was late: renewals, looks at leases, decisions. The pulse beats as often as a
+leader renews, because what holds up no renewal does no harm, and notes by how much it was late. It
+is a timer that sets itself again, and no task that sleeps: little else here is done so often.
 """
 
 import asyncio
 import math
 from collections import deque
 
-_PERIOD = 1.0
-_REMEMBERED = 60
+_PERIOD = 2.0
+_REMEMBERED = 30
 
 
 class Pulse:
@@ -37,7 +37,8 @@ class Pulse:
         def beat() -> None:
             nonlocal timer
             now = loop.time()
-            self._late.append(max(0.0, now - self._beat_at - _PERIOD))
+            late = now - self._beat_at - _PERIOD
+            self._late.append(late if late > 0.0 else 0.0)
             self._beat_at = now
             timer = loop.call_at(now + _PERIOD, beat)
 
