@@ -107,6 +107,7 @@ def test_nobody_is_told_of_a_volume_that_nobody_waits_for() -> None:
         ({"policy": {"mode": Mode.OBSERVE}}, "not armed"),
         ({"policy": {"mode": Mode.DISARMED}}, "not armed"),
         ({"policy": {"owners": {Job.DETACH: Ownership.FOREIGN}}}, "not ours to detach"),
+        ({"policy": {"owners": {Job.FAILOVER: Ownership.FOREIGN}}}, "not ours to put it on again"),
         ({"facts": {"exempt": True}}, "exempt"),
         ({"view_age": 60.0}, "nothing to act on"),
         ({"facts": {"lease_changed_at": NOW - 1}}, "shows life"),
@@ -117,6 +118,12 @@ def test_nothing_is_detached_while_we_are_not_to_act(change: dict[str, Any], bec
     found = consider(snapshot, [OWED], NOW, times=TIMES)
     assert found.due == ()
     assert because in found.said[0].sentence
+
+
+def test_what_was_released_is_seen_to_behind_our_taint_also_when_another_is_to_fail_over() -> None:
+    given_away = {"policy": {"owners": {Job.FAILOVER: Ownership.FOREIGN}}}
+    found = planned(changed(**(RELEASED | given_away | {"facts": {"tainted": True}})))
+    assert found.detach == (DISK,)
 
 
 def test_a_node_that_is_back_keeps_its_volumes() -> None:

@@ -8,6 +8,7 @@ something. ``plan`` says what:
   the node is dead must speak of the whole node, and be more than silence; or it must speak of that
   very volume (``decide/proof.py``).
 * A volume that anything else on the node uses stays. So does everything while we are not to act.
+  What was released while that was our job is seen to also when it is no longer.
 * Where the configuration prefers Kubernetes' out-of-service taint, one taint takes the place of
   all that. It makes Kubernetes remove *everything* from the node, so it needs proof about the
   whole node, and nothing there may be held, kept from us or unreadable; else the volumes are
@@ -129,6 +130,10 @@ def _veto(snapshot: Snapshot, times: Times) -> str | None:
     owner = policy.owner_of(Job.DETACH)
     if owner is not Ownership.OURS:
         return f"the configuration says that it is not ours to detach ({owner})"
+    owner = policy.owner_of(Job.FAILOVER)
+    if owner is not Ownership.OURS and not snapshot.facts.tainted:
+        # Nothing is freed but behind our taint, and to put that on is a part of failing over.
+        return f"our taint was taken off, and it is not ours to put it on again ({owner})"
     if snapshot.facts.exempt:
         return f"{snapshot.facts.name} is exempt"
     if snapshot.view_age > times.fresh:
