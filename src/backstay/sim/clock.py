@@ -19,6 +19,10 @@ class Oscillator:
         self.read_then = ahead
         self.rate = _checked(rate)
 
+    @property
+    def shows_true_time(self) -> bool:
+        return self.since == self.read_then == 0.0 and self.rate == 1.0
+
     def read(self, moment: float) -> float:
         """What it shows at that moment of true time."""
         return self.read_then + (moment - self.since) * self.rate
