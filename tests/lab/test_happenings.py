@@ -47,7 +47,7 @@ def is_asked(rule: Invariant, happening: Happening) -> bool:
 
 @pytest.mark.parametrize("rule", INVARIANTS, ids=lambda rule: rule.name)
 def test_a_rule_has_nothing_to_say_of_what_it_is_not_about(rule: Invariant) -> None:
-    witness = Witness(is_ours=lambda _: True, renewal=10.0, hold=10.0, knocks=Knocks())
+    witness = Witness(ours=(), renewal=10.0, hold=10.0, knocks=Knocks())
     unasked = [each for each in happenings() if not is_asked(rule, each)]
     assert len(unasked) > 10
     for happening in unasked:

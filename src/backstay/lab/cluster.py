@@ -99,7 +99,7 @@ class LabCluster:
         self._api_servers: tuple[str, ...] = ()
         timers = Timers().scaled(factor)
         self.witness = Witness(
-            is_ours=lambda user: user in self._processes,
+            ours=self._processes,
             renewal=timers.lease,
             hold=settings("", factor).lease_times.hold,
             knocks=Knocks(factor, _contacts(ground), self._processes),

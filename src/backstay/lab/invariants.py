@@ -313,10 +313,10 @@ def disarm(happening: Happening, witness: Witness) -> str | None:
 
 
 def ownership(happening: Happening, witness: Witness) -> str | None:
-    if isinstance(happening, Asked) and happening.storage == NETWORK_FENCES.label:
-        return somebodys_fence(happening, witness)
     if isinstance(happening, Asked):
-        return _open_incident_removed(happening, witness) or _not_ours_to_ask(happening)
+        if happening.storage == NETWORK_FENCES.label:
+            return somebodys_fence(happening, witness)
+        return _not_ours_to_ask(happening, witness)
     if not isinstance(happening, Committed) or happening.by is None:
         return None
     commit = happening.commit
@@ -329,31 +329,34 @@ def ownership(happening: Happening, witness: Witness) -> str | None:
 
 def _open_incident_removed(asked: Asked, witness: Witness) -> str | None:
     """What is over may be cleared away; what is open, the next leader goes by."""
-    if asked.storage != INCIDENTS.label or asked.method != "DELETE":
-        return None
     live = witness.stored(INCIDENTS.label, asked.key[1])
     if live is None or (live.get("status") or {}).get("closedAt"):
         return None
     return f"the incident {asked.key[1]} was to be removed, and it is open"
 
 
-def _not_ours_to_ask(asked: Asked) -> str | None:
+_ALLOWED: Mapping[str, tuple[str, ...]] = {
+    PODS.label: ("DELETE",),
+    NODES.label: ("PATCH",),
+    ATTACHMENTS.label: ("DELETE",),
+    **dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE")),
+    MIGRATIONS.label: ("POST",),
+    VIRTUAL_MACHINES.label: ("PUT",),
+}
+"""What we may ask for, of what is not ours."""
+
+
+def _not_ours_to_ask(asked: Asked, witness: Witness) -> str | None:
     name = asked.key[1]
-    if "finalizers" in (asked.body.get("metadata") or {}):
+    if "finalizers" in (asked.body.get("metadata") or ()):
         return f"the finalizers of {name} were to be changed"
     if asked.storage in OURS and asked.method != "DELETE":
         return None
-    allowed: dict[str, tuple[str, ...]] = {
-        PODS.label: ("DELETE",),
-        NODES.label: ("PATCH",),
-        ATTACHMENTS.label: ("DELETE",),
-        INCIDENTS.label: ("DELETE",),
-    }
-    allowed |= dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE"))
-    allowed |= {MIGRATIONS.label: ("POST",), VIRTUAL_MACHINES.label: ("PUT",)}
+    if asked.storage == INCIDENTS.label:
+        return _open_incident_removed(asked, witness)
     if asked.storage == _RECORDS and asked.key[0] == OUR_LEASE[0]:
         return None
-    if asked.method in allowed.get(asked.storage, ()) or asked.subresource == "eviction":
+    if asked.method in _ALLOWED.get(asked.storage, ()) or asked.subresource == "eviction":
         return None
     if (asked.storage, asked.subresource) == (CONFIRMATIONS.label, "status"):
         return None

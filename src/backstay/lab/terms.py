@@ -15,14 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
+
 Json = Mapping[str, Any]
 Term: TypeAlias = tuple[str | None, int | None]
 """Whose it is, and the how manieth."""
 NOBODYS: Term = (None, None)
 
 
-@dataclass(frozen=True)
-class _Right:
+class _Right(msgspec.Struct, frozen=True):
     """From ``since`` on, somebody could act until ``until``, under ``epoch``."""
 
     since: float

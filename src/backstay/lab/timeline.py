@@ -69,10 +69,10 @@ class Scribe:
     # Hearing
 
     def _hear(self, happening: Happening) -> None:
-        if isinstance(happening, Entry):
-            self._truth(happening)
-        elif isinstance(happening, Committed):
+        if isinstance(happening, Committed):
             self._committed(happening)
+        elif isinstance(happening, Entry):
+            self._truth(happening)
         inspector = self._cluster.inspector
         # It was told before us.
         if inspector.broken or inspector.accepted:

@@ -18,7 +18,7 @@ it was on the wire (``terms.py``).
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -105,7 +105,7 @@ Happening: TypeAlias = Asked | Committed | Entry
 
 
 class Witness:
-    """One for each cluster. ``is_ours`` tells our controllers by the user that they are;
+    """One for each cluster. ``ours`` are our controllers, by the users that they are;
     ``renewal`` is how often a kubelet renews its lease, in seconds, and ``hold`` for how long one
     of ours may act after a renewal; ``knocks`` knows what they met at the ports of nodes."""
 
@@ -117,12 +117,12 @@ class Witness:
     _now: Callable[[], float]
 
     def __init__(
-        self, *, is_ours: Callable[[str], bool], renewal: float, hold: float, knocks: Knocks
+        self, *, ours: Collection[str], renewal: float, hold: float, knocks: Knocks
     ) -> None:
         self.calls = 0
         """Requests of ours, also those that only look."""
         self.terms = Terms(hold)
-        self._is_ours = is_ours
+        self._ours = ours
         self._knocks = knocks
         self.times = Times().scaled(knocks.factor)
         self._looks = Looks()
@@ -181,19 +181,25 @@ class Witness:
         return release
 
     @prompt
-    async def handle(self, inbound: Inbound) -> Answer:
+    def handle(self, inbound: Inbound) -> Awaitable[Answer]:
         assert self._api is not None, "nobody asks before there is an API"
         user = inbound.headers.get("authorization", "").removeprefix("Bearer ")
-        ours = self._is_ours(user)
-        self.calls += ours
-        target = self._target(inbound) if ours else None
+        if user not in self._ours:
+            return self._api.handle(inbound)
+        self.calls += 1
+        target = self._target(inbound)
         if target is None:
-            if ours and (asked := _of_kubevirt(inbound, user, self._now())) is not None:
+            if (asked := _of_kubevirt(inbound, user, self._now())) is not None:
                 self._tell(asked)
-            return await self._api.handle(inbound)
-        if inbound.method not in _CHANGES:
+        elif inbound.method in _CHANGES:
+            return self._carry_out(inbound, user, target, self._api)
+        else:
             self._note_look(user, target, inbound)
-            return await self._api.handle(inbound)
+        return self._api.handle(inbound)
+
+    async def _carry_out(
+        self, inbound: Inbound, user: str, target: Target, api: ApiServer
+    ) -> Answer:
         now, sent = self._now(), left_at()
         asked = Asked(
             now, now if sent is None else sent, user, inbound.method, target.info.storage,
@@ -203,7 +209,7 @@ class Witness:
         self._asking = asked
         try:
             # One step without an await inside: nobody else can commit meanwhile.
-            return await self._api.handle(inbound)
+            return await api.handle(inbound)
         finally:
             self._asking = None
 
