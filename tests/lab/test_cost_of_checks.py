@@ -12,7 +12,7 @@ from backstay import lab
 from backstay.lab import shipped
 from backstay.lab.play import play
 
-MOST = 0.10
+MOST = 0.07
 
 _ROOM = Path(lab.__file__).parent
 CHECKERS = frozenset(
@@ -23,6 +23,10 @@ CHECKERS = frozenset(
         "silence_rules", "storage_rules", "restores", "signs", "looks",
     )
 )  # fmt: skip
+
+
+PASSING = frozenset({"handle", "_carry_out"})
+"""What leads through the witness to the API is no part of looking."""
 
 
 class Counter:
@@ -36,15 +40,18 @@ class Counter:
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         if event in ("call", "c_call"):
             self.all += 1
-            # What passes through the witness to the API is no part of looking.
-            if self._checker is None and event == "call" and frame.f_code.co_name != "handle":
-                self._checker = frame if frame.f_code.co_filename in CHECKERS else None
+            if self._checker is None and event == "call" and _looks(frame):
+                self._checker = frame
             self.checking += self._checker is not None
         elif event == "return" and frame is self._checker:
             self._checker = None
 
 
-def test_checkers_take_less_than_a_tenth_of_a_scenario() -> None:
+def _looks(frame: FrameType) -> bool:
+    return frame.f_code.co_filename in CHECKERS and frame.f_code.co_name not in PASSING
+
+
+def test_checkers_take_a_small_share_of_a_scenario() -> None:
     case, count = shipped.find("node-dies"), Counter()
     sys.setprofile(count)
     try:
