@@ -92,8 +92,8 @@ class Reader:
             raise _expired(token) from None
         if namespace := target.namespace:
             found = [stored for stored in found if stored.key[0] == namespace]
-        test = select(target.info, asked.labels, asked.fields)
-        if test is not everything:
+        if asked.labels or asked.fields:
+            test = select(target.info, asked.labels, asked.fields)
             found = [stored for stored in found if test(stored.object)]
         if token:
             after = tuple(token.start.split("/", 1))

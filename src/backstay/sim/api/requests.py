@@ -43,12 +43,12 @@ class Target(msgspec.Struct, frozen=True):
 
 def route(kinds: Kinds, path: str) -> Target:
     """The target of a resource path. Raises a ``Refusal`` (404)."""
-    if path not in kinds.paths:
-        target = _routed(kinds, path)
+    known: Target | None = kinds.paths.get(path)
+    if known is None:
+        known = _routed(kinds, path)
         if len(kinds.paths) >= _MOST_PATHS:
             kinds.paths.clear()
-        kinds.paths[path] = target
-    known: Target = kinds.paths[path]
+        kinds.paths[path] = known
     return known
 
 

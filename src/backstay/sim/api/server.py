@@ -99,12 +99,13 @@ class ApiServer:
     def _answer(self, inbound: Inbound, user: User) -> Answer:
         if inbound.method == "PATCH" and (renewed := self.renewals.again(inbound)) is not None:
             return Answer(headers=_JSON, body=renewed)
-        if inbound.path not in self.kinds.paths:
+        target: Target | None = self.kinds.paths.get(inbound.path)
+        if target is None:
             # Nobody was led to an object by it yet, so it may be something else's.
             other = self._elsewhere(inbound) or self._documents.answer(inbound)
             if other is not None:
                 return other
-        target = route(self.kinds, inbound.path)
+            target = route(self.kinds, inbound.path)
         if target.info.group == event_versions.GROUP:
             return event_versions.from_core(self._answer(event_versions.as_core(inbound), user))
         query = query_of(inbound.query)

@@ -9,6 +9,7 @@ Objects are immutable: each step returns the very same object if it has nothing 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -85,20 +86,23 @@ def prune(value: Any, node: Structural | None) -> Any:
             if items is None:
                 return value
         return _changed_list(value, lambda item: prune(item, items))
-    if type(value) is not dict:
-        return value
+    return _pruned_map(value, node) if type(value) is dict and value else value
 
-    def pruned(field: str, item: Any) -> Any:
-        if node is None:
-            return _GONE
+
+def _pruned_map(value: Object, node: Structural | None) -> Object:
+    if node is None:
+        return {}
+    changes: Object = {}
+    for field, item in value.items():
         if node.is_resource and field in _OWN_FIELDS:
-            return item
+            continue
         below = node.properties.get(field, node.others)
         if below is None:
-            return item if node.preserves else _GONE
-        return prune(item, below) if type(item) in _COMPOUND else item
-
-    return _changed_map(value, pruned)
+            if not node.preserves:
+                changes[field] = _GONE
+        elif type(item) in _COMPOUND and (new := prune(item, below)) is not item:
+            changes[field] = new
+    return _changed(value, changes) if changes else value
 
 
 def unknown(value: Any, node: Structural | None, path: str = "") -> Iterator[str]:
@@ -130,17 +134,17 @@ def without_nulls(value: Any, node: Structural | None) -> Any:
         return _changed_list(value, lambda item: without_nulls(item, items))
     if type(value) is not dict:
         return value
-
-    def kept(field: str, item: Any) -> Any:
-        if item is not None and type(item) not in _COMPOUND:
-            return item
-        below = node.properties.get(field, node.others)
-        if item is not None:
-            return without_nulls(item, below)
-        may_be_null = below is None or below.nullable or below.default is not None
-        return item if may_be_null else _GONE
-
-    return _changed_map(value, kept)
+    changes: Object = {}
+    for field, item in value.items():
+        if item is None:
+            below = node.properties.get(field, node.others)
+            if below is not None and not below.nullable and below.default is None:
+                changes[field] = _GONE
+        elif type(item) in _COMPOUND:
+            new = without_nulls(item, node.properties.get(field, node.others))
+            if new is not item:
+                changes[field] = new
+    return _changed(value, changes) if changes else value
 
 
 def with_defaults(value: Any, node: Structural | None) -> Any:
@@ -169,27 +173,21 @@ def _defaulted(value: Any, node: Structural | None) -> Any:
 
 
 def _changed_map(value: Object, change: Callable[[str, Any], Any]) -> Object:
-    changed: Object | None = None
+    changes: Object = {}
     for field, item in value.items():
         new = change(field, item)
-        if new is item:
-            continue
-        if changed is None:
-            changed = dict(value)
-        if new is _GONE:
-            del changed[field]
-        else:
-            changed[field] = new
-    return value if changed is None else changed
+        if new is not item:
+            changes[field] = new
+    return _changed(value, changes) if changes else value
+
+
+def _changed(value: Object, changes: Object) -> Object:
+    return {field: item for field, item in (value | changes).items() if item is not _GONE}
 
 
 def _changed_list(value: list[Any], change: Callable[[Any], Any]) -> list[Any]:
     changed = [change(item) for item in value]
-    return value if all(map(_is, changed, value)) else changed
-
-
-def _is(left: Any, right: Any) -> bool:
-    return left is right
+    return value if all(map(is_, changed, value)) else changed
 
 
 # Lists that promise something
