@@ -60,7 +60,7 @@ class Reconciler(ABC):
         self._backoffs: dict[Key, Backoff] = {}
         self._context: Context | None = None
         self._last_arrival = 0.0
-        self._reporting: tuple[str, Key] | None = None
+        self._settling: tuple[str, Key] | None = None
 
     @abstractmethod
     def begin(self) -> None:
@@ -97,7 +97,7 @@ class Reconciler(ABC):
         """Is called in the commit itself, by whoever made it; it is heard of later."""
         if (
             self._context is not None
-            and (commit.storage, commit.after.key) != self._reporting
+            and (commit.storage, commit.after.key) != self._settling
             and self.concerns(commit)
         ):
             self._context.run(self._send, commit)
@@ -127,7 +127,8 @@ class Reconciler(ABC):
         self._backoffs.pop(key, None)
         return wait
 
-    # Requests
+    # Requests. What ``settles`` leaves it nothing more to do: it does not hear of that itself,
+    # because half of all looks would be at what it has just written.
 
     async def create(self, resource: Resource, namespace: str, obj: Json) -> Object:
         await self._travel()
@@ -136,32 +137,42 @@ class Reconciler(ABC):
         return self.operations.create(target, sent, _WRITE).object
 
     async def replace(
-        self, resource: Resource, key: Key, obj: Object, subresource: str = ""
+        self,
+        resource: Resource,
+        key: Key,
+        obj: Object,
+        subresource: str = "",
+        *,
+        settles: bool = False,
     ) -> Object:
         """What is sent has the version at which it was read."""
         await self._travel()
         target = Target(self._info(resource), *key, subresource)
-        return self.operations.replace(target, obj, _WRITE)[0].object
-
-    async def report(self, resource: Resource, key: Key, obj: Object) -> None:
-        """Replaces a status by one that leaves it nothing more to do. It does not hear of that
-        itself, because a third of all looks would be at what it has just written."""
-        await self._travel()
-        self._reporting = (resource.label, key)
+        self._settling = (resource.label, key) if settles else None
         try:
-            self.operations.replace(Target(self._info(resource), *key, "status"), obj, _WRITE)
+            return self.operations.replace(target, obj, _WRITE)[0].object
         finally:
-            self._reporting = None
+            self._settling = None
 
     async def patch(
-        self, resource: Resource, key: Key, steps: list[Json], subresource: str = ""
+        self,
+        resource: Resource,
+        key: Key,
+        steps: list[Json],
+        subresource: str = "",
+        *,
+        settles: bool = False,
     ) -> Object:
         """A JSON patch."""
         await self._travel()
         target = Target(self._info(resource), *key, subresource)
-        return self.operations.patch(
-            target, lambda obj: patches.json_patch(obj, steps), _WRITE
-        ).object
+        self._settling = (resource.label, key) if settles else None
+        try:
+            return self.operations.patch(
+                target, lambda obj: patches.json_patch(obj, steps), _WRITE
+            ).object
+        finally:
+            self._settling = None
 
     async def delete(self, resource: Resource, key: Key) -> None:
         """As the object itself wants to be deleted."""

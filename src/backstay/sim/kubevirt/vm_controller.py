@@ -44,6 +44,7 @@ from backstay.sim.kubevirt.objects import (
 )
 from backstay.sim.kubevirt.reconciler import Connected, Reconciler, tested
 from backstay.sim.kubevirt.vm_status import (
+    WAITS,
     Sight,
     backoff_left,
     requests_of,
@@ -51,6 +52,7 @@ from backstay.sim.kubevirt.vm_status import (
     vm_status,
     wants_start,
     wants_stop,
+    what_matters,
 )
 from backstay.sim.kubevirt.vmi_controller import CLAIMS
 
@@ -72,6 +74,16 @@ class VmController(Reconciler):
         for vm in self.all(VMS):
             self.add(vm.key)
 
+    def concerns(self, commit: Commit) -> bool:
+        """Of what happens to a VMI that is there, half changes nothing for its VM. Only to a VM that
+        waits for a claim everything matters, because nobody tells when that is bound."""
+        if commit.storage != VMIS.label or commit.deleted or commit.before is None:
+            return True
+        if what_matters(commit.before.object) != what_matters(commit.after.object):
+            return True
+        vm = self.find(VMS, commit.after.key)
+        return vm is not None and (vm.get("status") or {}).get("printableStatus") == WAITS
+
     def hear(self, commit: Commit) -> None:
         key = commit.after.key
         if commit.storage == VMS.label:
@@ -92,8 +104,7 @@ class VmController(Reconciler):
         annotations = vm["metadata"].get("annotations") or {}
         if not OBSERVED_VERSIONS.items() <= annotations.items():
             observed = with_metadata(vm, annotations={**annotations, **OBSERVED_VERSIONS})
-            await self.replace(VMS, key, observed)
-            return None
+            vm = await self.replace(VMS, key, observed, settles=True)
         vmi = self.find(VMIS, key)
         if vmi is not None and not is_controlled_by(vmi, vm["metadata"]["uid"]):
             vmi = None
@@ -124,7 +135,7 @@ class VmController(Reconciler):
         if KEPT_FOR_VM not in had:
             kept = [*had, KEPT_FOR_VM]
             step = {"op": "add", "path": "/metadata/finalizers", "value": kept}
-            vm = await self.patch(VMS, key, [step])
+            vm = await self.patch(VMS, key, [step], settles=True)
         match run_strategy_of(vm):
             case "Always":
                 return vm, await self._always(key, vm, vmi)
@@ -219,12 +230,9 @@ class VmController(Reconciler):
         )
         status = vm_status(vm, sight, self.rng)
         if status != vm.get("status"):
-            reported = {**vm, "status": status}
-            if status.get("stateChangeRequests") or sight.unbound_claim:
-                # The next request is for another look, and nobody tells when a claim is bound.
-                await self.replace(VMS, key, reported, "status")
-            else:
-                await self.report(VMS, key, reported)
+            # The next request is for another look, and nobody tells when a claim is bound.
+            settles = not status.get("stateChangeRequests") and not sight.unbound_claim
+            await self.replace(VMS, key, {**vm, "status": status}, "status", settles=settles)
         if vmi is not None and is_final(vmi) and KEPT_FOR_VM in finalizers_of(vmi):
             had = finalizers_of(vmi)
             kept = [each for each in had if each != KEPT_FOR_VM]

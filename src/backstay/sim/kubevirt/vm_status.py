@@ -44,6 +44,11 @@ _RETRYING = frozenset({ALWAYS, RERUN_ON_FAILURE, ONCE})
 _OWN_CONDITIONS = frozenset({"Ready", "Failure", "RestartRequired", "ManualRecoveryRequired"})
 
 
+WAITS = "WaitingForVolumeBinding"
+
+_STARTING = UNPROCESSED | {SCHEDULING, SCHEDULED}
+
+
 class Sight(msgspec.Struct, frozen=True):
     """What the VM controller sees beside the VM: its VMI, a creation or deletion of one that it
     asked for and has not heard of yet, and whether a claim of the VM is unbound."""
@@ -53,6 +58,20 @@ class Sight(msgspec.Struct, frozen=True):
     stop_expected: bool
     unbound_claim: bool
     now: str
+
+
+def what_matters(vmi: Object) -> tuple[object, ...]:
+    """All of a VMI that its VM goes by and that can change. How far its start has come is not."""
+    meta, status = vmi["metadata"], vmi.get("status") or {}
+    phase = status.get("phase") or ""
+    return (
+        "" if phase in _STARTING else phase,
+        status.get("conditions"),
+        status.get("migrationState"),
+        meta.get("deletionTimestamp"),
+        meta.get("finalizers"),
+        meta.get("ownerReferences"),
+    )
 
 
 # Requests: what somebody asked for through the API of KubeVirt
@@ -196,8 +215,7 @@ def _runs(sight: Sight, *, paused: bool) -> bool:
 def _is_starting(vm: Object, sight: Sight) -> bool:
     if sight.vmi is None:
         return sight.start_expected
-    phase = phase_of(sight.vmi)
-    return phase in UNPROCESSED or phase in (SCHEDULING, SCHEDULED)
+    return phase_of(sight.vmi) in _STARTING
 
 
 def _waits_for_volume(vm: Object, sight: Sight) -> bool:
@@ -240,7 +258,7 @@ _WORDS: tuple[tuple[str, Test], ...] = (
     ("ErrorPvcNotFound", _is_not_synchronized(CLAIM_NOT_FOUND)),
     ("ErrorUnschedulable",
      lambda vm, sight: has_condition(sight.vmi, "PodScheduled", "False", "Unschedulable")),
-    ("WaitingForVolumeBinding", _waits_for_volume),
+    (WAITS, _waits_for_volume),
     ("Starting", _is_starting),
     ("CrashLoopBackOff", _is_crash_looping),
     ("Stopped", _is_stopped),

@@ -67,7 +67,10 @@ class VmiController(Reconciler):
             self.add(vmi.key)
 
     def concerns(self, commit: Commit) -> bool:
-        return commit.deleted or commit.storage != VMS.label
+        if commit.storage == VMS.label:
+            return commit.deleted
+        # What it reads of a claim is for good.
+        return commit.storage != CLAIMS.label or commit.deleted or commit.before is None
 
     def note(self, commit: Commit) -> None:
         if commit.storage == PODS.label:
@@ -116,8 +119,7 @@ class VmiController(Reconciler):
         if vmi is None:
             return None
         if not _is_prepared(vmi):
-            await self.replace(VMIS, key, _prepared(vmi))
-            return None
+            vmi = await self.replace(VMIS, key, _prepared(vmi), settles=True)
         problem = await self._sync(key, vmi)
         pods = self._pods(vmi)
         pod = current_pod(vmi, pods)
@@ -196,15 +198,18 @@ class VmiController(Reconciler):
         labels = pod["metadata"].get("labels") or {}
         if node and labels.get(NODE_NAME) != node:
             changed = tested("/metadata/labels", labels, {**labels, NODE_NAME: node})
-            await self.patch(PODS, (namespace, pod["metadata"]["name"]), changed)
+            key = (namespace, pod["metadata"]["name"])
+            await self.patch(PODS, key, changed, settles=True)
 
     async def _write(self, key: Key, before: Object, after: Object) -> None:
+        # In another phase there is more to do.
+        settles = phase_of(after) == phase_of(before)
         if phase_of(before) in HANDED_OVER:
             steps = _steps(before, after)
             if steps:
-                await self.patch(VMIS, key, steps)
+                await self.patch(VMIS, key, steps, settles=settles)
         elif after != before:
-            await self.replace(VMIS, key, after)
+            await self.replace(VMIS, key, after, settles=settles)
 
     def _pods(self, owner: Object) -> list[Object]:
         """Those of a VMI, or those that a launcher has its plugged volumes from."""
