@@ -28,6 +28,7 @@ from backstay.sim.kubevirt.names import (
 from backstay.sim.kubevirt.objects import (
     claim_of,
     claims_of,
+    condition_of,
     controller_of,
     finalizers_of,
     is_going,
@@ -67,10 +68,14 @@ class VmiController(Reconciler):
             self.add(vmi.key)
 
     def concerns(self, commit: Commit) -> bool:
-        if commit.storage == VMS.label:
-            return commit.deleted
+        if commit.deleted:
+            return True
+        if commit.before is None or commit.storage == VMIS.label:
+            return commit.storage != VMS.label
         # What it reads of a claim is for good.
-        return commit.storage != CLAIMS.label or commit.deleted or commit.before is None
+        return commit.storage == PODS.label and (
+            _what_matters(commit.before.object) != _what_matters(commit.after.object)
+        )
 
     def note(self, commit: Commit) -> None:
         if commit.storage == PODS.label:
@@ -222,6 +227,19 @@ class VmiController(Reconciler):
             return False
         vm = self.find(VMS, (namespace, owner["name"]))
         return vm is not None and vm["metadata"]["uid"] == owner["uid"]
+
+
+def _what_matters(pod: Object) -> tuple[object, ...]:
+    """All of a pod that can change and that a VMI goes by. How its containers are made ready is
+    not, until they run."""
+    meta, status = pod["metadata"], pod.get("status") or {}
+    waits = status.get("phase") == "Pending"
+    return (
+        pod["spec"].get("nodeName"),
+        meta.get("deletionTimestamp"),
+        meta.get("labels"),
+        condition_of(pod, "PodScheduled") if waits else status,
+    )
 
 
 def _is_prepared(vmi: Object) -> bool:
