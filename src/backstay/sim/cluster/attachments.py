@@ -20,6 +20,7 @@ refuses the old node from then on, and a ``Publisher`` is what else a storage do
 
 import asyncio
 import hashlib
+from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from backstay.sim.api.controller import Controller
@@ -52,10 +53,13 @@ _RETRY = 1.0
 """Seconds after which a storage is asked again that could not."""
 
 Turn: TypeAlias = tuple[str, str]
-"""The name of a volume, and why it is its turn: there was news, it is time to act on them, or
-somebody's time is over."""
+"""The name of a volume, and why it is its turn: there is something to do about it, somebody's time
+is over, or what is thought is to be compared with what is. The name of a node: it is to be told
+what is attached. Without a name: there is news, or it is time to act on all that there has been.
+"""
 
-_NEWS, _ACT, _TIMEOUT, _SYNC = "news", "act", "timeout", "sync"
+_NEWS, _PASS, _ACT, _TIMEOUT, _SYNC = "news", "pass", "act", "timeout", "sync"
+_TELL = "tell"
 
 
 def attachment_name(driver: str, handle: str, node: str) -> str:
@@ -73,7 +77,11 @@ class AttachDetach(Controller[Turn]):
         self._timers = timers
         self._unwanted_since: dict[str, float] = {}
         self._refused: set[tuple[str, str]] = set()
-        self._to_act: set[str] = set()
+        self._to_act: dict[str, None] = {}
+        """The volumes that there is news of, which the next pass will act on."""
+        self._to_tell: dict[str, list[str]] = {}
+        """The devices that each node is to be told of, all that a pass has found at once."""
+        self._is_attaching = False
         self._attached: dict[str, set[str]] = {}
         """The nodes that each volume is attached to, as far as it knows."""
         self._detaching: set[str] = set()
@@ -88,6 +96,7 @@ class AttachDetach(Controller[Turn]):
         self._unwanted_since.clear()
         self._refused.clear()
         self._to_act.clear()
+        self._to_tell.clear()
         self._attached.clear()
         self._detaching.clear()
         self._syncs_from = asyncio.get_running_loop().time()
@@ -98,7 +107,7 @@ class AttachDetach(Controller[Turn]):
         for attachment in self._desk.all(ATTACHMENTS):
             self._index_attachment(attachment)
         for volume in self._desk.all(VOLUMES):
-            self.add((volume["metadata"]["name"], _NEWS))
+            self._note(volume["metadata"]["name"])
 
     def hear(self, commit: Commit) -> None:
         after = commit.after.object
@@ -106,18 +115,25 @@ class AttachDetach(Controller[Turn]):
         if commit.storage == PODS:
             if commit.deleted or before is None:
                 self._index_pod(after, gone=commit.deleted)
-                self._add_volumes_of(after)
-            elif _need(before) != _need(after):
-                self._add_volumes_of(after)
+            if after["spec"].get("nodeName") and (
+                commit.deleted or before is None or _need(before) != _need(after)
+            ):
+                self._note_volumes_of(after)
         elif commit.storage == NODES:
-            if commit.deleted or before is None or _state(before) != _state(after):
-                self._add_volumes_on(after["metadata"]["name"])
+            if commit.deleted or before is None or _lets_go(before, after):
+                self._note_volumes_on(after["metadata"]["name"])
         elif commit.storage == ATTACHMENTS:
             if commit.deleted or before is None:
                 self._index_attachment(after, gone=commit.deleted)
-            self.add((_volume_of(after), _NEWS))
-        elif commit.storage == CLAIMS and after["spec"].get("volumeName"):
-            self.add((after["spec"]["volumeName"], _NEWS))
+            if commit.deleted or not (self._is_attaching or _is_as_before(before, after)):
+                self._note(_volume_of(after))
+        elif self._pods.get(commit.after.key) and after["spec"].get("volumeName"):
+            self._note(after["spec"]["volumeName"])
+
+    def _note(self, volume: str) -> None:
+        if not self._to_act:
+            self.add(("", _NEWS))
+        self._to_act[volume] = None
 
     def _index_pod(self, pod: Object, *, gone: bool = False) -> None:
         """What it names is for good."""
@@ -131,27 +147,32 @@ class AttachDetach(Controller[Turn]):
         name = attachment["metadata"]["name"]
         names.discard(name) if gone else names.add(name)
 
-    def _add_volumes_of(self, pod: Object) -> None:
+    def _note_volumes_of(self, pod: Object) -> None:
         for name in claims_of(pod):
             claim = self._desk.get(CLAIMS, name, pod["metadata"]["namespace"])
             if claim is not None and claim["spec"].get("volumeName"):
-                self.add((claim["spec"]["volumeName"], _NEWS))
+                self._note(claim["spec"]["volumeName"])
 
-    def _add_volumes_on(self, node: str) -> None:
+    def _note_volumes_on(self, node: str) -> None:
         for attachment in self._desk.all(ATTACHMENTS):
             if attachment["spec"]["nodeName"] == node:
-                self.add((_volume_of(attachment), _NEWS))
+                self._note(_volume_of(attachment))
 
     def work(self, key: Turn) -> None:
         name, why = key
-        if why == _SYNC:
+        if why == _NEWS:
+            self.add_after(("", _PASS), self._timers.attach_pass)
+        elif why == _PASS:
+            for volume in self._to_act:
+                self.add((volume, _ACT))
+            self._to_act.clear()
+        elif why == _TELL:
+            self._report(name, also=self._to_tell.get(name, ()))
+            self._to_tell.pop(name, None)
+        elif why == _SYNC:
             self._compare(name)
-        elif why == _ACT:
-            self._to_act.discard(name)
+        else:
             self._settle(name)
-        elif name not in self._to_act:
-            self._to_act.add(name)
-            self.add_after((name, _ACT), self._timers.attach_pass)
 
     def _settle(self, name: str) -> None:
         volume = self._desk.get(VOLUMES, name)
@@ -168,8 +189,9 @@ class AttachDetach(Controller[Turn]):
                 self._give_back(node, attachment, volume)
             elif not is_deleting(attachment):
                 self._unwanted_since.pop(attachment["metadata"]["uid"], None)
-                if (attachment.get("status") or {}).get("attached"):
-                    self._report(node, device, attached=True)
+                if _is_attached(attachment):
+                    self._to_tell.setdefault(node, []).append(device)
+                    self.add((node, _TELL))
         for node, pod in wanted.items():
             if volume is not None and node not in there and node not in missed:
                 self._attach(volume, node, pod, taken=bool(there or missed))
@@ -188,8 +210,7 @@ class AttachDetach(Controller[Turn]):
         known |= {
             node
             for node, each in there.items()
-            if (each.get("status") or {}).get("attached")
-            and each["metadata"]["uid"] not in self._detaching
+            if _is_attached(each) and each["metadata"]["uid"] not in self._detaching
         }
         missed = known - there.keys()
         if missed:
@@ -202,11 +223,13 @@ class AttachDetach(Controller[Turn]):
         volume, there = self._desk.get(VOLUMES, name), self._there(name)
         for node in sorted(self._missed(name, there)):
             self._detached(name, node, "" if volume is None else _device(volume))
-        self.add((name, _NEWS))
+        self._note(name)
 
     def _detached(self, name: str, node: str, device: str) -> None:
         self._attached.get(name, set()).discard(node)
-        self._report(node, device, attached=False)
+        if device in (to_tell := self._to_tell.get(node, [])):
+            to_tell.remove(device)
+        self._report(node, but=device)
 
     def _wanted(self, volume: Object) -> dict[str, Object]:
         """The nodes that should have it, each with a pod that needs it there."""
@@ -234,19 +257,20 @@ class AttachDetach(Controller[Turn]):
             self._refuse(name, pod)
             return
         source = volume["spec"]["csi"]
-        self._desk.create(
-            ATTACHMENTS,
-            {
-                "metadata": {
-                    "name": attachment_name(source["driver"], source["volumeHandle"], node)
-                },
-                "spec": {
-                    "attacher": source["driver"],
-                    "nodeName": node,
-                    "source": {"persistentVolumeName": name},
-                },
+        made = {
+            "metadata": {"name": attachment_name(source["driver"], source["volumeHandle"], node)},
+            "spec": {
+                "attacher": source["driver"],
+                "nodeName": node,
+                "source": {"persistentVolumeName": name},
             },
-        )
+        }
+        # That there is one now is no news to who makes it.
+        self._is_attaching = True
+        try:
+            self._desk.create(ATTACHMENTS, made)
+        finally:
+            self._is_attaching = False
 
     def _refuse(self, volume: str, pod: Object) -> None:
         said = (volume, pod["metadata"]["uid"])
@@ -258,16 +282,17 @@ class AttachDetach(Controller[Turn]):
             )
             self._desk.event(pod, "Pod", reason="FailedAttachVolume", message=why)
 
-    def _report(self, name: str, device: str, *, attached: bool) -> None:
+    def _report(self, name: str, *, also: Iterable[str] = (), but: str = "") -> None:
         """In the status of the node: a kubelet uses nothing that is not said to be attached."""
         node = self._desk.get(NODES, name)
         if node is None:
             return
-        said = list((node.get("status") or {}).get("volumesAttached") or ())
-        wanted = [each for each in said if each["name"] != device]
-        if attached:
-            wanted.append({"name": device, "devicePath": ""})
-        if sorted(each["name"] for each in said) != sorted(each["name"] for each in wanted):
+        said = (node.get("status") or {}).get("volumesAttached") or []
+        known = {each["name"] for each in said}
+        wanted = [each for each in said if each["name"] != but]
+        new = (device for device in dict.fromkeys(also) if device not in known)
+        wanted += ({"name": device, "devicePath": ""} for device in new)
+        if wanted != said:
             self._desk.change(
                 NODES,
                 ("", name),
@@ -344,7 +369,8 @@ class ExternalAttacher(Controller[Key]):
             self.add(attachment.key)
 
     def hear(self, commit: Commit) -> None:
-        if commit.storage == ATTACHMENTS and not commit.deleted:
+        after = commit.after.object
+        if not commit.deleted and (is_deleting(after) or not _is_attached(after)):
             self.add(commit.after.key)
 
     def work(self, key: Key) -> None:
@@ -352,13 +378,12 @@ class ExternalAttacher(Controller[Key]):
         if attachment is None or attachment["spec"]["attacher"] != self._driver:
             return
         has_finalizer = self._finalizer in (attachment["metadata"].get("finalizers") or ())
-        attached = bool((attachment.get("status") or {}).get("attached"))
         if is_deleting(attachment):
             if has_finalizer and self._is_done(key, attachment, self._timers.detach):
                 self._detach(key, attachment)
         elif not has_finalizer:
             self._desk.change(ATTACHMENTS, key, lambda obj: self._finalized(obj, there=True))
-        elif not attached and self._is_done(key, attachment, self._timers.attach):
+        elif not _is_attached(attachment) and self._is_done(key, attachment, self._timers.attach):
             self._attach(key, attachment)
 
     def _is_done(self, key: Key, attachment: Object, seconds: float) -> bool:
@@ -409,6 +434,17 @@ def _volume_of(attachment: Json) -> str:
     return str((attachment["spec"].get("source") or {}).get("persistentVolumeName", ""))
 
 
+def _is_attached(attachment: Json) -> bool:
+    return bool((attachment.get("status") or {}).get("attached"))
+
+
+def _is_as_before(before: Json | None, attachment: Json) -> bool:
+    return before is not None and (
+        (is_deleting(before), _is_attached(before))
+        == (is_deleting(attachment), _is_attached(attachment))
+    )  # fmt: skip
+
+
 def _device(volume: Json) -> str:
     source = volume["spec"].get("csi") or {}
     return device_name(source.get("driver", ""), source.get("volumeHandle", ""))
@@ -418,9 +454,14 @@ def _need(pod: Json) -> tuple[object, ...]:
     return pod["spec"].get("nodeName"), _has_ended(pod)
 
 
-def _state(node: Json) -> tuple[object, ...]:
-    in_use = (node.get("status") or {}).get("volumesInUse")
-    return is_ready(node), taints.has(taints_of(node), taints.OUT_OF_SERVICE), in_use
+def _lets_go(before: Json, node: Json) -> bool:
+    """Whether there may be something to detach from a node that there was not before."""
+    used, uses = ((each.get("status") or {}).get("volumesInUse") or () for each in (before, node))
+    return (used != uses and not set(used) <= set(uses)) or _state(before) != _state(node)
+
+
+def _state(node: Json) -> tuple[bool, bool]:
+    return is_ready(node), taints.has(taints_of(node), taints.OUT_OF_SERVICE)
 
 
 def _has_ended(pod: Json) -> bool:

@@ -88,6 +88,7 @@ class ClaimBinder(Controller[Item]):
     def __init__(self, operations: Operations) -> None:
         super().__init__(operations.store)
         self._desk = Desk(operations)
+        self._is_binding = False
 
     def begin(self) -> None:
         for storage in (CLAIMS, VOLUMES):
@@ -95,6 +96,9 @@ class ClaimBinder(Controller[Item]):
                 self.add((storage, stored.key))
 
     def hear(self, commit: Commit) -> None:
+        if self._is_binding:
+            # What it binds itself is done with.
+            return
         after = commit.after.object
         if commit.storage == CLAIMS:
             self.add((CLAIMS, commit.after.key))
@@ -133,9 +137,13 @@ class ClaimBinder(Controller[Item]):
             return
         if (claim.get("status") or {}).get("phase") == "Bound":
             return
-        volume = self._volume_for(claim) or self._provided(claim)
-        if volume is not None:
-            self._bind(key, claim, volume)
+        self._is_binding = True
+        try:
+            volume = self._volume_for(claim) or self._provided(claim)
+            if volume is not None:
+                self._bind(key, claim, volume)
+        finally:
+            self._is_binding = False
 
     def _is_used(self, key: Key) -> bool:
         return any(
@@ -184,7 +192,8 @@ class ClaimBinder(Controller[Item]):
         name, spec = volume["metadata"]["name"], volume["spec"]
         reference = _reference(claim)
         place = ("", name)
-        self._desk.change(VOLUMES, place, lambda obj: _with_spec(obj, claimRef=reference))
+        if spec.get("claimRef") != reference:
+            self._desk.change(VOLUMES, place, lambda obj: _with_spec(obj, claimRef=reference))
         self._desk.change(VOLUMES, place, lambda obj: _with_status(obj, phase="Bound"), status=True)
         self._desk.change(
             CLAIMS,

@@ -80,7 +80,9 @@ class TaintEviction(Controller[Key | _Doomed]):
                 self._add_pods_of(after)
         elif commit.storage == PODS:
             before = commit.before.object if commit.before else {"spec": {}}
-            if commit.deleted or _place(before) != _place(after):
+            moved = commit.deleted or _place(before) != _place(after)
+            # On a node without taints there is nothing to judge.
+            if moved and (commit.after.key in self._stays or self._taints(after)):
                 self.add(commit.after.key)
 
     def _add_pods_of(self, node: Object) -> None:
@@ -93,10 +95,14 @@ class TaintEviction(Controller[Key | _Doomed]):
         else:
             self._judge(key)
 
+    def _taints(self, pod: Object) -> list[Json]:
+        """Those of its node that it may have to go for."""
+        node = self._desk.get(NODES, pod["spec"].get("nodeName", ""))
+        return _no_execute(node) if node else []
+
     def _judge(self, key: Key) -> None:
         pod = self._desk.get(PODS, key[1], key[0])
-        node = self._desk.get(NODES, pod["spec"].get("nodeName", "")) if pod else None
-        found = _no_execute(node) if node else []
+        found = self._taints(pod) if pod else []
         if pod is None or not found:
             self._stays.pop(key, None)
             return

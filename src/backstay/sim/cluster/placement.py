@@ -7,6 +7,7 @@ one that is told. Of resources only the number of pods is looked at.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from backstay.sim.api.label_selectors import selects
@@ -41,6 +42,17 @@ class Question:
     pod: Json
     places: Sequence[Place]
     volumes: Sequence[Json] = field(default=())
+
+    @cached_property
+    def keepers_apart(self) -> list[tuple[Place, Json, Json]]:
+        """The rules by which pods that are there keep others away: where, whose, and which."""
+        return [
+            (place, other, term)
+            for place in self.places
+            for other in place.pods
+            if "affinity" in other["spec"]
+            for term in _affinity(other, "podAntiAffinity") or ()
+        ]
 
 
 Check = Callable[[Question, Place], str]
@@ -119,11 +131,9 @@ def _keeps_apart(question: Question, place: Place) -> str:
     for term in _affinity(pod, "podAntiAffinity") or ():
         if any(_term_selects(term, pod, other) for other in _near(question, place, term)):
             return "node(s) didn't match pod anti-affinity rules"
-    for there in question.places:
-        for other in there.pods:
-            for term in _affinity(other, "podAntiAffinity") or ():
-                if _same_topology(term, place, there) and _term_selects(term, other, pod):
-                    return "node(s) didn't satisfy existing pods anti-affinity rules"
+    for there, other, term in question.keepers_apart:
+        if _same_topology(term, place, there) and _term_selects(term, other, pod):
+            return "node(s) didn't satisfy existing pods anti-affinity rules"
     return ""
 
 

@@ -75,8 +75,8 @@ class VmController(Reconciler):
             self.add(vm.key)
 
     def concerns(self, commit: Commit) -> bool:
-        """Of what happens to a VMI that is there, half changes nothing for its VM. Only to a VM that
-        waits for a claim everything matters, because nobody tells when that is bound."""
+        """Half of what happens to a VMI changes nothing for its VM. To one that waits for a claim
+        everything matters, because nobody tells when that is bound."""
         if commit.storage != VMIS.label or commit.deleted or commit.before is None:
             return True
         if what_matters(commit.before.object) != what_matters(commit.after.object):
