@@ -134,28 +134,24 @@ class Database:
 
     def options(self, definition: Definition, node: str = "") -> Options:
         """What DRBD is given there; where nothing is set, its own defaults."""
-        levels = (
-            definition.own.get(node, {}),
-            definition.props,
-            self.groups.get(definition.group.lower(), {}),
-            self.node_props.get(node, {}),
-            self.props,
-        )
-
-        def effective(key: str, otherwise: str) -> str:
-            return next((level[key] for level in levels if key in level), otherwise)
-
-        fails = effective(ON_NO_QUORUM, "suspend-io") == "io-error"
-        forces = effective(OUTDATED_PRIMARY, "force-secondary") == "force-secondary"
+        effective = {
+            **self.props,
+            **self.node_props.get(node, {}),
+            **self.groups.get(definition.group.lower(), {}),
+            **definition.props,
+            **definition.own.get(node, {}),
+        }
+        fails = effective.get(ON_NO_QUORUM) == "io-error"
+        forces = effective.get(OUTDATED_PRIMARY, "force-secondary") == "force-secondary"
         return Options(
-            quorum=effective(QUORUM, "off"),
+            quorum=effective.get(QUORUM, "off"),
             on_no_quorum="io-error" if fails else "suspend-io",
-            allow_two_primaries=effective(TWO_PRIMARIES, "no") == "yes"
+            allow_two_primaries=effective.get(TWO_PRIMARIES) == "yes"
             or self._has_a_pair_that_allows_two(definition),
             outdated_primary="force-secondary" if forces else "disconnect",
         )
 
     def _has_a_pair_that_allows_two(self, definition: Definition) -> bool:
-        resource = self.drbd.resources.get(definition.name.lower())
-        nodes = set(resource.replicas) if resource else set()
-        return any(pair <= nodes for pair in (*definition.between, *self.between))
+        pairs = (*definition.between, *self.between)
+        resource = self.drbd.resources.get(definition.name.lower()) if pairs else None
+        return resource is not None and any(pair <= resource.replicas.keys() for pair in pairs)

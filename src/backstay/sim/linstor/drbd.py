@@ -270,25 +270,31 @@ class Drbd:
     # Connections
 
     def _carries(self, one: str, other: str) -> bool:
-        ways = ((one, other), (other, one))
-        return all(way not in self._cut and self._reaches(*way) for way in ways)
+        return (
+            (one, other) not in self._cut
+            and (other, one) not in self._cut
+            and self._reaches(one, other)
+            and self._reaches(other, one)
+        )
 
     def _examine(self, resource: Resource) -> None:
         """Lets each end notice, sooner or later, what has become of its connection."""
         for one, other in _pairs(resource):
             is_open = resource.is_open(one, other)
-            ends = {one: resource[one].ends[other], other: resource[other].ends[one]}
-            links = {end.link for end in ends.values()}
-            for node, end in ends.items():
-                if end.link is not Link.CONNECTED or not resource[node].up:
+            mine, its = resource[one], resource[other]
+            ends = ((mine, mine.ends[other]), (its, its.ends[one]))
+            links = {end.link for _, end in ends}
+            for replica, end in ends:
+                if end.link is not Link.CONNECTED or not replica.up:
                     continue
                 if not is_open:
-                    self._will_notice(resource, node, end)
+                    self._will_notice(resource, replica.node, end)
                 elif len(links) > 1:
                     self._drop(end)
                 else:
                     end.notices_at = None
-            if is_open and all(end.link is Link.CONNECTING for end in ends.values()):
+            # As they are by now: one may just have been dropped.
+            if is_open and mine.ends[other].link is its.ends[one].link is Link.CONNECTING:
                 self._will_connect(resource, one, other)
         self._settle(resource)
 

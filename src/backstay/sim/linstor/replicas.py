@@ -153,15 +153,15 @@ class Resource:
 
     def is_open(self, one: str, other: str) -> bool:
         """Whether the two could have a connection now."""
-        both = (self[one], self[other])
-        there = all(each.up and not each.disowned for each in both)
+        mine, its = self.replicas[one], self.replicas[other]
+        there = mine.up and its.up and not mine.disowned and not its.disowned
         return there and self._carries(one, other)
 
     def answers(self, one: str, other: str) -> bool:
         """Whether a connection is there and carries something."""
         return (
-            self[one].believes_connected(other)
-            and self[other].believes_connected(one)
+            self.replicas[one].ends[other].link is Link.CONNECTED
+            and self.replicas[other].ends[one].link is Link.CONNECTED
             and self.is_open(one, other)
         )
 
@@ -215,8 +215,8 @@ class Resource:
         for peer in self.replicas.values():
             if peer.disowned and peer is not mine:
                 continue
-            there = peer is mine or mine.believes_connected(peer.node)
-            if not peer.votes:
+            there = peer is mine or mine.ends[peer.node].link is Link.CONNECTED
+            if peer.kind is not Kind.DISKFUL:
                 diskless += 1
                 diskless_present += there
             elif there or not mine.ends[peer.node].left_outdated:

@@ -117,9 +117,11 @@ class Node:
     def reaches(self, name: str) -> bool:
         """Whether what runs here and what runs there can talk to each other."""
         other = self._site.find(name)
-        return other is not None and all(
-            each.boot_id is not None and each.cut in (None, Cut.API) for each in (self, other)
-        )
+        return other is not None and self._talks and other._talks
+
+    @property
+    def _talks(self) -> bool:
+        return self.runtime.boot is not None and self.cut in (None, Cut.API)
 
     # Faults
 
