@@ -142,7 +142,7 @@ class Mirror:
 
 
 class _AtLarge(Reconciler):
-    """Sends what it asks for over the mirror's client."""
+    """Sends what it asks for over the mirror's client, and hears of all of it."""
 
     async def create(self, resource: Resource, namespace: str, obj: Json) -> Object:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
@@ -151,7 +151,13 @@ class _AtLarge(Reconciler):
         )
 
     async def replace(
-        self, resource: Resource, key: Key, obj: Object, subresource: str = ""
+        self,
+        resource: Resource,
+        key: Key,
+        obj: Object,
+        subresource: str = "",
+        *,
+        settles: bool = False,
     ) -> Object:
         body = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
         return await self._sent(
@@ -161,11 +167,14 @@ class _AtLarge(Reconciler):
             ),
         )
 
-    async def report(self, resource: Resource, key: Key, obj: Object) -> None:
-        await self.replace(resource, key, obj, "status")
-
     async def patch(
-        self, resource: Resource, key: Key, steps: list[Json], subresource: str = ""
+        self,
+        resource: Resource,
+        key: Key,
+        steps: list[Json],
+        subresource: str = "",
+        *,
+        settles: bool = False,
     ) -> Object:
         return await self._sent(
             resource,
