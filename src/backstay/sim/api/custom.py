@@ -59,6 +59,11 @@ def _parsed(encoded: bytes) -> Structural:
     return structural.parse_root(msgspec.json.decode(encoded))
 
 
+@lru_cache(maxsize=256)
+def _checker(encoded: bytes) -> schema_check.Checker:
+    return schema_check.Checker(msgspec.json.decode(encoded))
+
+
 class CustomResources(KindRules):
     """The rules of one version of a custom kind."""
 
@@ -69,9 +74,13 @@ class CustomResources(KindRules):
         self, info: KindInfo, version: Mapping[str, Any], *, storage: Mapping[str, Any]
     ) -> None:
         super().__init__(info)
-        self._raw: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
-        self.schema = _parsed(msgspec.json.encode(self._raw))
-        self._rules = cel_rules.parse(self._raw)
+        raw: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
+        encoded = msgspec.json.encode(raw)
+        self.schema = _parsed(encoded)
+        self._checker = _checker(encoded)
+        of_status = (raw.get("properties") or {}).get("status")
+        self._status_checker = _checker(msgspec.json.encode(of_status)) if of_status else None
+        self._rules = cel_rules.parse(raw)
         stored = _parsed(msgspec.json.encode(storage["schema"]["openAPIV3Schema"]))
         self._stored = stored if stored != self.schema else None
         self.served: bool = version["served"]
@@ -119,9 +128,9 @@ class CustomResources(KindRules):
         if old is not None and self.has_status and new.get("status") != old.get("status"):
             found = self._status_problems(new, old)
         elif old is not None:
-            found = schema_check.check(self._raw, new, old)
+            found = self._checker.check(new, old)
         else:
-            found = schema_check.check(self._raw, new)
+            found = self._checker.check(new)
         found += self._scale_problems(new)
         found += structural.incomplete(new, self.schema)
         if old is None or not any(structural.duplicates(old, self.schema)):
@@ -130,12 +139,12 @@ class CustomResources(KindRules):
         return found
 
     def _status_problems(self, new: Object, old: Object) -> list[Cause]:
-        schema = (self._raw.get("properties") or {}).get("status")
-        if schema is None or "status" not in new:
+        checker = self._status_checker
+        if checker is None or "status" not in new:
             return []
         if "status" not in old:
-            return schema_check.check(schema, new["status"], root="status")
-        return schema_check.check(schema, new["status"], old["status"], root="status")
+            return checker.check(new["status"], root="status")
+        return checker.check(new["status"], old["status"], root="status")
 
     def _scale_problems(self, obj: Object) -> Iterator[Cause]:
         if self.scale is None:

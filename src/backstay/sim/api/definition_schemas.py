@@ -111,7 +111,7 @@ def _metadata(schema: Json, path: str) -> Iterator[Cause]:
 
 def _defaults(schema: Json, path: str) -> Iterator[Cause]:
     if schema.get("default") is not None:
-        yield from schema_check.check(schema, schema["default"], root=f"{path}.default")
+        yield from schema_check.Checker(schema).check(schema["default"], root=f"{path}.default")
         return
     for each, place, _ in _below(schema, path):
         yield from _defaults(each, place)

@@ -59,12 +59,19 @@ class Findings:
         self.passed += other.passed
 
 
-def check(schema: Json, value: Any, old: Any = _UNKNOWN, *, root: str = "") -> list[Cause]:
-    """Everything that is wrong with ``value``, which is the field ``root`` of its object."""
-    if _fits(schema, value, old):
-        return []
-    found = _checked(schema, value, "", old)
-    return [_placed(cause, root) for cause in found.causes]
+class Checker:
+    """A schema, made ready for all the objects that it is held against."""
+
+    def __init__(self, schema: Json) -> None:
+        self._schema = schema
+        self._fits = _quick(schema)
+
+    def check(self, value: Any, old: Any = _UNKNOWN, *, root: str = "") -> list[Cause]:
+        """Everything that is wrong with ``value``, which is the field ``root`` of its object."""
+        if self._fits(value, old):
+            return []
+        found = _checked(self._schema, value, "", old)
+        return [_placed(cause, root) for cause in found.causes]
 
 
 def _placed(cause: Cause, root: str) -> Cause:
@@ -87,78 +94,109 @@ _USUAL = frozenset({
 _OF_LENGTH = frozenset({"maxLength", "minLength", "pattern"})
 
 
-def _fits(schema: Json, value: Any, old: Any) -> bool:
-    """Whether nothing would be found, in a fraction of the time: nearly everything that is sent is
-    in order, and nobody reads how it came to be. What has other words than the usual ones is looked
-    at in the long way, and so is whatever does not fit."""
-    if value is old or (old is not _UNKNOWN and same(old, value)):
-        return True
+Fits = Callable[[Any, Any], bool]
+"""Of a value and the old one in its place: whether nothing would be found."""
+
+
+def _quick(schema: Json) -> Fits:
+    """The same in a fraction of the time: nearly everything that is sent is in order, and nobody
+    reads how it came to be. What has other words than the usual ones is looked at in the long way,
+    and so is whatever does not fit."""
     quick = _QUICK.get(schema.get("type", ""))
     if quick is None or not schema.keys() <= quick.words:
-        return not _of_any_age(schema, value, "", old)
-    return type(value) is quick.type and quick.fits(schema, value, old)
+        return lambda value, old: not _checked(schema, value, "", old)
+    kind, is_right = quick.type, quick.made(schema)
+
+    def fits(value: Any, old: Any) -> bool:
+        if type(value) is kind and (is_right is None or is_right(value, old)):
+            return True
+        return old is not _UNKNOWN and same(old, value)
+
+    return fits
 
 
-def _text_fits(schema: Json, value: str, _old: Any) -> bool:
-    if "enum" in schema and schema["enum"] and value not in schema["enum"]:
-        return False
-    if "format" in schema and not formats.fits(schema["format"] or "", value):
-        return False
-    return _OF_LENGTH.isdisjoint(schema) or not _string(schema, value, "")
+def _of_text(schema: Json) -> Fits | None:
+    enum, form = schema.get("enum"), schema.get("format")
+    if not enum and not form and _OF_LENGTH.isdisjoint(schema):
+        return None
+    most, least = schema.get("maxLength"), schema.get("minLength")
+    pattern = schema.get("pattern")
+
+    def is_right(value: str, _old: Any) -> bool:
+        return (
+            (not enum or value in enum)
+            and (most is None or len(value) <= most)
+            and (least is None or len(value) >= least)
+            and (not pattern or compiled(pattern).search(value) is not None)
+            and (not form or formats.fits(form, value))
+        )
+
+    return is_right
 
 
-def _whole_number_fits(schema: Json, value: int, _old: Any) -> bool:
+def _of_whole_number(schema: Json) -> Fits:
     width = _WIDTHS["int32" if schema.get("format") == "int32" else "int64"]
-    least, most = schema.get("minimum"), schema.get("maximum")
-    return (
-        -width <= value < width
-        and (least is None or value >= int(least))
-        and (most is None or value <= int(most))
-    )
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    least = -width if minimum is None else max(-width, int(minimum))
+    most = width - 1 if maximum is None else min(width - 1, int(maximum))
+    return lambda value, _old: least <= value <= most
 
 
-def _items_fit(schema: Json, value: list[Any], old: Any) -> bool:
+def _of_list(schema: Json) -> Fits:
     items, most = schema.get("items"), schema.get("maxItems")
-    if most is not None and len(value) > most:
-        return False
-    if items is None:
+    fits = _quick(items) if items is not None else None
+
+    def is_right(value: list[Any], old: Any) -> bool:
+        if most is not None and len(value) > most:
+            return False
+        if fits is None:
+            return True
+        before = _by_key(schema, old)
+        for item in value:
+            was = before.get(_key(schema, item), _UNKNOWN) if before else _UNKNOWN
+            if was is not item and not fits(item, was):
+                return False
         return True
-    before = _by_key(schema, old)
-    for item in value:
-        was = before.get(_key(schema, item), _UNKNOWN) if before else _UNKNOWN
-        if not _fits(items, item, was):
-            return False
-    return True
+
+    return is_right
 
 
-def _fields_fit(schema: Json, value: Mapping[str, Any], old: Any) -> bool:
-    properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
-    before = old if type(old) is dict else {}
-    for name, item in value.items():
-        was = before.get(name, _UNKNOWN)
-        if was is item:
-            continue
-        below = properties.get(name, others)
-        if type(below) is dict and not _fits(below, item, was):
-            return False
-    required = schema.get("required")
-    return not required or value.keys() >= set(required)
+def _of_map(schema: Json) -> Fits:
+    properties = schema.get("properties") or {}
+    fields = {name: _quick(below) for name, below in properties.items()}
+    others = schema.get("additionalProperties")
+    other = _quick(others) if type(others) is dict else None
+    required = frozenset(schema.get("required") or ())
+
+    def is_right(value: Mapping[str, Any], old: Any) -> bool:
+        before = old if type(old) is dict else {}
+        for name, item in value.items():
+            was = before.get(name, _UNKNOWN)
+            if was is item:
+                continue
+            fits = fields.get(name, other)
+            if fits is not None and not fits(item, was):
+                return False
+        return value.keys() >= required
+
+    return is_right
 
 
 class _Quick(NamedTuple):
-    """For the values of one type: the words that its quick check understands, and that check."""
+    """For the values of one type: the words of a schema that are understood, and what is made of
+    them; None if every value of the type will do."""
 
     type: type
     words: frozenset[str]
-    fits: Callable[[Json, Any, Any], bool]
+    made: Callable[[Json], Fits | None]
 
 
 _QUICK = {
-    "string": _Quick(str, _USUAL | _OF_LENGTH | {"enum", "format"}, _text_fits),
-    "integer": _Quick(int, _USUAL | {"format", "minimum", "maximum"}, _whole_number_fits),
-    "boolean": _Quick(bool, _USUAL, lambda _schema, _value, _old: True),
-    "array": _Quick(list, _USUAL | {"maxItems"}, _items_fit),
-    "object": _Quick(dict, _USUAL, _fields_fit),
+    "string": _Quick(str, _USUAL | _OF_LENGTH | {"enum", "format"}, _of_text),
+    "integer": _Quick(int, _USUAL | {"format", "minimum", "maximum"}, _of_whole_number),
+    "boolean": _Quick(bool, _USUAL, lambda _schema: None),
+    "array": _Quick(list, _USUAL | {"maxItems"}, _of_list),
+    "object": _Quick(dict, _USUAL, _of_map),
 }
 
 
