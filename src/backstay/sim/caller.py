@@ -37,13 +37,6 @@ class Caller:
         # so, because deadlines that are far off come back when the near ones are over.
         self._looks_at = [math.inf]
 
-    def take_idle(self, address: str) -> bool:
-        """Whether it has a connection left from an earlier request, which it now uses."""
-        left = self.idle.get(address, 0)
-        if left:
-            self.idle[address] = left - 1
-        return left > 0
-
     def must_hear(self, awaited: Awaited, deadline: float) -> None:
         """By this ``loop.time()`` of its own, or it waits no longer."""
         self.deadlines[awaited] = deadline

@@ -43,7 +43,7 @@ from backstay.seam.serve import Handler, Inbound, Listener, Serve, ServerTls
 from backstay.seam.transport import Request, Response, Stream, Transport
 from backstay.sim.caller import Caller, name_of
 from backstay.sim.doorkeeper import Doorkeeper, lower
-from backstay.sim.fate import ALL_WELL, Attempt, Fate, Fates
+from backstay.sim.fate import ALL_WELL, Attempt, Fates
 from backstay.sim.lane import LANE, Lane
 from backstay.sim.wire import (
     Exchange,
@@ -150,17 +150,22 @@ class _Transport:
         finally:
             exchange.leave()
 
-    async def _connect(self, request: Request) -> Exchange:
+    async def _connect(self, request: Request) -> Exchange:  # noqa: C901 - each would pay for parts
         """A connection on which the request has just been sent."""
         network = self._network
         caller = network.caller()
         loop = caller.loop
         deadline = loop.time() + request.timeout
         place = _place(request.url)
-        link = network.link_to(place.address)
-        fate = network.draw_fate(caller, link, request)
+        link = network.links.get(place.address) or network.link_to(place.address)
+        network.attempts += 1
+        fate = ALL_WELL
+        if network.fate is not None:
+            fate = network.fate(Attempt(network.attempts, caller.name, link.address, request))
         delay = link.connect_delay + fate.connect_delay
-        idle = caller.take_idle(link.address)
+        idle = caller.idle.get(link.address, 0) > 0
+        if idle:
+            caller.idle[link.address] -= 1
         if delay or not idle:
             patience = request.connect_timeout
             until = deadline if patience is None else min(deadline, loop.time() + patience)
@@ -169,7 +174,11 @@ class _Transport:
                     await network.connect(caller, link, delay, idle=idle)
             except TimeoutError:
                 raise ConnectFailed(f"{link.address} did not accept a connection in time") from None
-        if fate.refuse or not network.is_accepted(link, idle=idle):
+        if (
+            link.refuse
+            or fate.refuse
+            or (link.listener is None and not network.is_dark(link, idle))
+        ):
             raise _refused(link)
         if request.not_after is not None and loop.time() > request.not_after:
             raise TooLate(f"{_named(request)} was not sent: its time had passed")
@@ -243,10 +252,6 @@ class Contact:
 _NO_LATENCY = Latency(0.0, 0.0, lambda: 0.0)
 
 
-def _nothing_happens(_: Attempt) -> Fate:
-    return ALL_WELL
-
-
 class Network:
     """All addresses of one world. ``grace``: how long a closing listener waits for answers."""
 
@@ -255,7 +260,7 @@ class Network:
         *,
         grace: float = 2.0,
         latency: Latency = _NO_LATENCY,
-        fate: Fates = _nothing_happens,
+        fate: Fates | None = None,
         keeps_record: bool = True,
     ) -> None:
         self.grace = grace
@@ -266,18 +271,18 @@ class Network:
         self.wires = Wires(latency)
         self.contacts: dict[tuple[str, str], Contact] = {}
         """By the names of who called and who was called."""
-        self._links: dict[str, Link] = {}
+        self.links: dict[str, Link] = {}
         self._callers: dict[Lane | None, Caller] = {}
-        self._attempts = 0
+        self.attempts = 0
 
     def link(self, url: str) -> Link:
         """The link to the address of ``url``, whether or not anybody listens there."""
         return self.link_to(_place(url).address)
 
     def link_to(self, address: str) -> Link:
-        link = self._links.get(address)
+        link = self.links.get(address)
         if link is None:
-            link = self._links[address] = Link(address)
+            link = self.links[address] = Link(address)
         return link
 
     def free(self, url: str) -> None:
@@ -292,12 +297,6 @@ class Network:
         if caller is None:
             caller = self._callers[lane] = Caller(lane)
         return caller
-
-    def draw_fate(self, caller: Caller, link: Link, request: Request) -> Fate:
-        self._attempts += 1
-        if self.fate is _nothing_happens:
-            return ALL_WELL
-        return self.fate(Attempt(self._attempts, caller.name, link.address, request))
 
     # Connections
 
@@ -314,11 +313,9 @@ class Network:
             await self.wires.change()
         contact.met(true_time())
 
-    def is_accepted(self, link: Link, *, idle: bool) -> bool:
-        """Whether anybody is there. Who has a connection is not told when the machine is not."""
-        if link.refuse:
-            return False
-        return link.listener is not None or (idle and not self.wires.has_power(name_of(link.host)))
+    def is_dark(self, link: Link, idle: bool) -> bool:
+        """Whether a caller that has a connection is not even told that nobody is there."""
+        return idle and not self.wires.has_power(name_of(link.host))
 
     # Processes
 
@@ -347,16 +344,16 @@ class Network:
         self.wires.power_on(name)
 
     def _exchanges(self) -> list[Exchange]:
-        return [exchange for link in self._links.values() for exchange in link.exchanges]
+        return [exchange for link in self.links.values() for exchange in link.exchanges]
 
     def _forget(self, lane: Lane) -> None:
         self._callers.pop(lane, None)
-        for link in self._links.values():
+        for link in self.links.values():
             if link.listener is not None and link.host is lane:
                 link.listener = None
 
     def _forget_idle(self, is_gone: Callable[[Lane | None], bool]) -> None:
-        gone = [link.address for link in self._links.values() if is_gone(link.host)]
+        gone = [link.address for link in self.links.values() if is_gone(link.host)]
         for caller in self._callers.values():
             for address in gone:
                 caller.idle.pop(address, None)
