@@ -181,3 +181,12 @@ async def test_whoever_is_cancelled_takes_what_is_under_way_along() -> None:
         async with asyncio.timeout(1.0):
             await side_by_side([1, 2], work, at_once=1)
     assert ended == [1]
+
+
+@virtual_time
+async def test_what_is_alone_needs_no_task_of_its_own() -> None:
+    async def who(_: int) -> asyncio.Task[None] | None:
+        return asyncio.current_task()
+
+    assert await side_by_side([1], who, at_once=1) == [asyncio.current_task()]
+    assert await side_by_side([], who, at_once=1) == []

@@ -93,8 +93,8 @@ def silence(facts: NodeFacts) -> float:
     a lease has told us nothing that could have stopped, so it is never suspected."""
     if facts.lease_seen_at is None:
         return 0.0
-    heard = max(facts.lease_changed_at or 0.0, facts.status_changed_at or 0.0)
-    return max(0.0, facts.looked_at - max(facts.lease_seen_at, heard))
+    heard = max(facts.lease_seen_at, facts.lease_changed_at or 0.0, facts.status_changed_at or 0.0)
+    return facts.looked_at - heard if facts.looked_at > heard else 0.0
 
 
 def _reborn(life: NodeLife, facts: NodeFacts, now: float) -> NodeLife:

@@ -12,6 +12,8 @@ workload's namespace, the labels of the workload itself.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from backstay.model.evidence import Strength
 from backstay.model.labels import MINIMUM_PROOF, PROTECT, TMAX_PROTECT
 from backstay.model.policy import (
@@ -25,7 +27,7 @@ from backstay.model.workload import Workload
 
 T = TypeVar("T")
 
-_SHIPPED = Policy()
+_SHIPPED = dict.fromkeys(Terms.__struct_fields__) | msgspec.structs.asdict(Policy())
 _CLUSTER = "BackstayConfig cluster"
 _BUILT_IN = "default"
 
@@ -99,8 +101,7 @@ class _Asked:
         return value
 
     def left_to(self, field: str, value: T) -> T:
-        built_in = getattr(_SHIPPED, field, None)
-        self.origins[field] = _BUILT_IN if value == built_in else _CLUSTER
+        self.origins[field] = _BUILT_IN if value == _SHIPPED[field] else _CLUSTER
         return value
 
     def bound(self, field: str, wanted: object, granted: T) -> T:
@@ -156,7 +157,7 @@ def _own_minimum(workload: Workload, asked: _Asked) -> Strength | None:
 
 def _detach(policy: Policy, asked: _Asked) -> Detach:
     wanted = asked.get("detach", _DETACH.index, default=policy.detach)
-    if _DETACH.index(wanted) <= _DETACH.index(policy.detach):
+    if wanted is policy.detach or _DETACH.index(wanted) < _DETACH.index(policy.detach):
         return wanted
     return asked.bound("detach", wanted, policy.detach)
 

@@ -22,6 +22,10 @@ async def side_by_side(
 ) -> list[R]:
     """What came of each, in the order of the things. The first failure ends the others and is
     raised as it is: who wants each to be tried has ``do`` deal with its failures."""
+    waiting = list(things)
+    if len(waiting) < 2:
+        # As a rule; what is alone needs no task of its own.
+        return [await do(thing) for thing in waiting]
     turns = asyncio.Semaphore(at_once)
 
     async def one(thing: T) -> R:
@@ -30,7 +34,7 @@ async def side_by_side(
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(thing)) for thing in things]
+            tasks = [group.create_task(one(thing)) for thing in waiting]
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]

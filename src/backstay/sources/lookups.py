@@ -12,6 +12,7 @@ hardly ever change, so they are read apart from the pods: one by one for a node 
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,6 +53,7 @@ from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.projection import Page, Projection, Row
 from backstay.kube.resource import Resource
+from backstay.seam.tasks import side_by_side
 
 W = TypeVar("W")
 R = TypeVar("R", bound=Row)
@@ -203,10 +205,8 @@ class _Reader:
     async def each(
         self, resource: Resource, wire: type[W], row: Callable[[W], R], keys: Iterable[str]
     ) -> dict[str, R]:
-        ordered = sorted(set(keys))
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(resource, wire, row, key)) for key in ordered]
-        found = (task.result() for task in tasks)
+        one = partial(self._one, resource, wire, row)
+        found = await side_by_side(sorted(set(keys)), one, at_once=_AT_ONCE)
         return {each.key: each for each in found if each is not None}
 
     async def all(self, resource: Resource, projection: Projection[Any, R]) -> dict[str, R]:
