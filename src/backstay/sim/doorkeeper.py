@@ -101,11 +101,13 @@ class Doorkeeper:
             await asyncio.wait(left)
 
     def _serve_at_once(self, exchange: Exchange) -> None:
+        CARRIED.set(exchange)
         try:
-            inbound = self._take(exchange)
+            inbound = exchange.up.take()
+            assert type(inbound) is Inbound
             answer = _at_once(self._answer(inbound))
-            if not isinstance(answer.body, bytes):
-                streaming = self._stream(exchange, inbound, answer, answer.body)
+            if type(answer.body) is not bytes:
+                streaming = self._stream(exchange, inbound, answer)
                 self._spawn(exchange, streaming, contextvars.copy_context())
                 return
             self._reply(exchange, inbound, answer)
@@ -114,23 +116,19 @@ class Doorkeeper:
         self._over(exchange)
 
     async def _serve(self, exchange: Exchange) -> None:
+        CARRIED.set(exchange)
         try:
-            inbound = self._take(exchange)
+            inbound = exchange.up.take()
+            assert type(inbound) is Inbound
             answer = await self._answer(inbound)
-            if isinstance(answer.body, bytes):
+            if type(answer.body) is bytes:
                 self._reply(exchange, inbound, answer)
             else:
-                await self._stream(exchange, inbound, answer, answer.body)
+                await self._stream(exchange, inbound, answer)
         except ConnectionLost:
             return
         finally:
             self._over(exchange)
-
-    def _take(self, exchange: Exchange) -> Inbound:
-        inbound = exchange.up.take()
-        assert isinstance(inbound, Inbound)
-        CARRIED.set(exchange)
-        return inbound
 
     def _over(self, exchange: Exchange) -> None:
         self._under_way.pop(exchange, None)
@@ -147,27 +145,26 @@ class Doorkeeper:
             return Answer(status=500)
 
     def _reply(self, exchange: Exchange, inbound: Inbound, answer: Answer) -> None:
-        """With all of it."""
-        if _is_lost(self._link, exchange):
+        """With all of it; with nothing, where nobody is to hear it."""
+        if (loss := exchange.fate.lose_answer or self._link.lose_answer) is not None:
+            if loss == "reset":
+                exchange.abort()
             return
         headers = lower(answer.headers)
-        body = answer.body if isinstance(answer.body, bytes) and inbound.method != "HEAD" else b""
+        body = answer.body if type(answer.body) is bytes and inbound.method != "HEAD" else b""
         if exchange.fate.drip is None:
             exchange.down.put(Response(answer.status, headers, body))
         else:
             exchange.down.put(Head(answer.status, headers), body, None)
 
-    async def _stream(
-        self,
-        exchange: Exchange,
-        inbound: Inbound,
-        answer: Answer,
-        body: AsyncIterator[bytes],
-    ) -> None:
+    async def _stream(self, exchange: Exchange, inbound: Inbound, answer: Answer) -> None:
+        body = answer.body
+        assert not isinstance(body, bytes)
         try:
-            if inbound.method == "HEAD":
+            lost = exchange.fate.lose_answer or self._link.lose_answer
+            if lost or inbound.method == "HEAD":
                 self._reply(exchange, inbound, answer)
-            elif not _is_lost(self._link, exchange):
+            else:
                 exchange.down.put(Head(answer.status, lower(answer.headers)))
                 await self._send(exchange, body)
         except ConnectionLost:
@@ -197,14 +194,6 @@ def _at_once(steps: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     raise RuntimeError(f"{steps} was to be prompt, and waits")
-
-
-def _is_lost(link: Link, exchange: Exchange) -> bool:
-    """Whether nobody will hear the answer."""
-    loss = exchange.fate.lose_answer or link.lose_answer
-    if loss == "reset":
-        exchange.abort()
-    return loss is not None
 
 
 def lower(headers: Mapping[str, str]) -> Mapping[str, str]:

@@ -23,6 +23,7 @@ import gc
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from functools import partial
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from types import AsyncGeneratorType
@@ -133,6 +134,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._collections = 0
         self._until_collection = _COLLECT_EVERY
         self._at_this_moment = 0
+        # Every sleep makes one: without a function in between.
+        vars(self)["create_future"] = partial(_NumberedFuture[Any], loop=self)
 
     # Time
 
@@ -319,9 +322,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> NoReturn:
         raise RuntimeError("a thread runs in real time and has no place under virtual time")
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return _NumberedFuture(loop=self)
 
     def create_task(
         self, coro: _Coroutine[T], *, name: object = None, context: Context | None = None
