@@ -18,7 +18,7 @@ import msgspec
 from backstay.sim.api import causes, cel_rules, fieldsets, gotext, schema_check, structural
 from backstay.sim.api.definitions import CLEANUP, is_true, with_condition
 from backstay.sim.api.kind_rules import RuleBook
-from backstay.sim.api.kinds import KindInfo, Object, Subresource, version_priority
+from backstay.sim.api.kinds import KindInfo, Object, Schema, Subresource, version_priority
 from backstay.sim.api.operations import DeleteOptions, Operations, Write
 from backstay.sim.api.requests import Target
 from backstay.sim.api.rules import KindRules, with_field
@@ -60,6 +60,11 @@ def _parsed(encoded: bytes) -> Structural:
 
 
 @lru_cache(maxsize=256)
+def _merging(encoded: bytes) -> Schema:
+    return structural.merging(_parsed(encoded))
+
+
+@lru_cache(maxsize=256)
 def _checker(encoded: bytes) -> schema_check.Checker:
     return schema_check.Checker(msgspec.json.decode(encoded))
 
@@ -77,6 +82,7 @@ class CustomResources(KindRules):
         raw: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
         encoded = msgspec.json.encode(raw)
         self.schema = _parsed(encoded)
+        self.merging = _merging(encoded)
         self._checker = _checker(encoded)
         of_status = (raw.get("properties") or {}).get("status")
         self._status_checker = _checker(msgspec.json.encode(of_status)) if of_status else None
@@ -310,7 +316,7 @@ class CustomKinds:
             for rules in served.rules:
                 self._rules.put(rules.info, rules)
                 if rules.served:
-                    self._kinds.add(rules.info, structural.merging(rules.schema))
+                    self._kinds.add(rules.info, rules.merging)
         for rules in served.rules:
             rules.terminating = terminating
 

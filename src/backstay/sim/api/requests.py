@@ -139,7 +139,12 @@ def query_of(text: str) -> Query:
 
 
 def media_type(inbound: Inbound) -> str:
-    return inbound.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    return _media_type(inbound.headers.get("content-type", JSON))
+
+
+@lru_cache(maxsize=64)
+def _media_type(said: str) -> str:
+    return said.partition(";")[0].strip().lower()
 
 
 def decode(inbound: Inbound) -> Any:
