@@ -17,6 +17,7 @@ for the real one; it outlives the program.
 """
 
 import asyncio
+from functools import partial
 from typing import NoReturn, TypeAlias
 
 import msgspec
@@ -62,21 +63,31 @@ _RETRY = 1.0
 
 
 class _Instance(msgspec.Struct, frozen=True):
-    """A VMI of this node."""
+    """A VMI of this node; ``launchers`` are the uids of those that it has here."""
 
     key: str
     uid: str
     version: str
     body: Json
+    phase: str
+    must_end: bool
+    launchers: tuple[str, ...]
 
 
 _Instances: TypeAlias = TellingCache[_Instance]
 
 
-def _instance(body: Json) -> _Instance:
-    meta = body["metadata"]
+def _instance(node: str, body: Json) -> _Instance:
+    meta, phase = body["metadata"], phase_of(body)
+    pods = (body.get("status") or {}).get("activePods") or {}
     return _Instance(
-        f"{meta['namespace']}/{meta['name']}", meta["uid"], meta["resourceVersion"], body
+        key=f"{meta['namespace']}/{meta['name']}",
+        uid=meta["uid"],
+        version=meta["resourceVersion"],
+        body=body,
+        phase=phase,
+        must_end=is_going(body) or phase in FINAL,
+        launchers=tuple(uid for uid, place in pods.items() if place == node),
     )
 
 
@@ -97,7 +108,7 @@ class VirtHandler:
                 reflector = Reflector(
                     context.client,
                     VMIS,
-                    Projection(dict, _instance),
+                    Projection(dict, partial(_instance, context.node)),
                     rows,
                     rng=context.seams.rng,
                     labels=f"{label}={context.node}",
@@ -150,7 +161,7 @@ class VirtHandler:
         for row in here:
             try:
                 await self._report(context, row)
-                await _plug(context, row.body)
+                await _plug(context, row)
             except KubeError:
                 waits.append(_RETRY)
         for row in {each.key: each for each in (*here, *coming)}.values():
@@ -166,11 +177,11 @@ class VirtHandler:
         self, context: AgentContext, here: list[_Instance], coming: list[_Instance]
     ) -> None:
         for row in here:
-            if phase_of(row.body) == RUNNING:
-                self._guests |= dict.fromkeys(_launchers(row.body, context.node), row.uid)
+            if row.phase == RUNNING:
+                self._guests |= dict.fromkeys(row.launchers, row.uid)
         rows = [*here, *(row for row in coming if _is_target(row.body, context.node))]
         known = {row.uid for row in rows}
-        wanted = {row.uid for row in rows if not _must_end(row.body)}
+        wanted = {row.uid for row in rows if not row.must_end}
         for uid, instance in list(self._guests.items()):
             runs = context.runtime.runs(uid)
             if runs and instance not in wanted:
@@ -180,7 +191,7 @@ class VirtHandler:
                 del self._guests[uid]
 
     async def _report(self, context: AgentContext, row: _Instance) -> None:
-        phase, wanted = phase_of(row.body), self._phase(context, row)
+        phase, wanted = row.phase, self._phase(context, row)
         if wanted == phase:
             return
         now = stamp(context.seams.wall.now())
@@ -202,18 +213,18 @@ class VirtHandler:
         meta = row.body["metadata"]
         await context.client.json_patch(VMIS, meta["name"], steps, namespace=meta["namespace"])
         if wanted == RUNNING:
-            self._guests |= dict.fromkeys(_launchers(row.body, context.node), row.uid)
+            self._guests |= dict.fromkeys(row.launchers, row.uid)
 
     def _phase(self, context: AgentContext, row: _Instance) -> str:
         """What the phase of a VMI should be, by what runs here."""
-        phase, vmi = phase_of(row.body), row.body
-        uids = _launchers(vmi, context.node) or [
+        phase = row.phase
+        uids = row.launchers or [
             uid for uid, instance in self._guests.items() if instance == row.uid
         ]
         if phase not in (SCHEDULED, RUNNING) or not uids:
             return phase
-        if any(context.runtime.runs(uid) for uid in uids):
-            starts = phase == SCHEDULED and not is_going(vmi)
+        if any(map(context.runtime.runs, uids)):
+            starts = phase == SCHEDULED and not row.must_end
             return RUNNING if starts else phase
         endings = [context.runtime.ended(uid) for uid in uids]
         ended_well = any(ended is not None and ended.code == 0 for ended in endings)
@@ -238,10 +249,13 @@ def _is_target(vmi: Json, node: str) -> bool:
     return state.get("targetNode") == node and not state.get("completed")
 
 
-async def _plug(context: AgentContext, vmi: Json) -> None:
+async def _plug(context: AgentContext, row: _Instance) -> None:
     """Gives the guest what other pods have brought for it, and says so."""
-    launcher = launcher_on(context, vmi, context.node)
-    if launcher is None or phase_of(vmi) != RUNNING or is_going(vmi):
+    vmi = row.body
+    launcher = None
+    if row.phase == RUNNING and not row.must_end:
+        launcher = launcher_on(context, vmi, context.node)
+    if launcher is None:
         return
     steps: list[Json] = []
     for number, volume in enumerate(vmi["status"].get("volumeStatus") or ()):
@@ -257,15 +271,6 @@ async def _plug(context: AgentContext, vmi: Json) -> None:
     if steps:
         meta = vmi["metadata"]
         await context.client.json_patch(VMIS, meta["name"], steps, namespace=meta["namespace"])
-
-
-def _must_end(vmi: Json) -> bool:
-    return is_going(vmi) or phase_of(vmi) in FINAL
-
-
-def _launchers(vmi: Json, node: str) -> list[str]:
-    pods = (vmi.get("status") or {}).get("activePods") or {}
-    return [uid for uid, place in pods.items() if place == node]
 
 
 def _live_migratable(vmi: Json, now: str) -> Json:

@@ -151,10 +151,10 @@ class VmiController(Reconciler):
                 if not is_going(pod) or pod["status"].get("phase") in FINAL:
                     await self._delete_pod(key, vmi, pod)
             return ""
-        launcher = current_pod(vmi, pods)
-        if launcher is not None and phase_of(vmi) in HANDED_OVER and is_up(launcher):
+        launcher, phase = current_pod(vmi, pods), phase_of(vmi)
+        if launcher is not None and phase in HANDED_OVER and is_up(launcher):
             await self._plug(key[0], vmi, launcher)
-        if phase_of(vmi) not in UNPROCESSED or launcher is not None:
+        if phase not in UNPROCESSED or launcher is not None:
             return ""
         self._check_not_migrating(key)
         try:
@@ -207,14 +207,15 @@ class VmiController(Reconciler):
             await self.patch(PODS, key, changed, settles=True)
 
     async def _write(self, key: Key, before: Object, after: Object) -> None:
+        if before == after:
+            return
+        phase = phase_of(before)
         # In another phase there is more to do.
-        settles = phase_of(after) == phase_of(before)
-        if phase_of(before) in HANDED_OVER:
-            steps = _steps(before, after)
-            if steps:
-                await self.patch(VMIS, key, steps, settles=settles)
-        elif after != before:
+        settles = phase_of(after) == phase
+        if phase not in HANDED_OVER:
             await self.replace(VMIS, key, after, settles=settles)
+        elif steps := _steps(before, after):
+            await self.patch(VMIS, key, steps, settles=settles)
 
     def _pods(self, owner: Object) -> list[Object]:
         """Those of a VMI, or those that a launcher has its plugged volumes from."""
