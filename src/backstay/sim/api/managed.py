@@ -278,14 +278,15 @@ def _changes(
         put, gone = structured.created(after, shape), EMPTY
     else:
         put, gone = structured.changes(before, after, shape)
-    if not reset:
-        return put, gone
-    return fieldsets.without(put, reset), fieldsets.without(gone, reset)
+    if reset:
+        put = fieldsets.without(put, reset)
+        gone = fieldsets.without(gone, reset) if gone else gone
+    return put, gone
 
 
 def _entries_for_update(kept: list[Object], after: Object, subresource: str) -> list[Object]:
     """Clients that know nothing of managed fields drop them, and others may edit them."""
-    sent = _meta(after).get("managedFields")
+    sent = after["metadata"].get("managedFields")
     if sent is None or sent is kept or sent == kept or subresource:
         return kept
     if sent in ([], [{}]):

@@ -263,7 +263,10 @@ def _compare_maps(old: Object, new: Object, shape: Shape) -> Nodes:
     for key, value in old.items():
         if key not in new:
             removed["f:" + key] = _whole(value, shape.children[key] or shape.free)
-    return ordered(written) if written else None, ordered(removed) if removed else None
+    return (
+        ordered(written) if len(written) > 1 else written or None,
+        ordered(removed) if len(removed) > 1 else removed or None,
+    )
 
 
 def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Nodes:
@@ -276,7 +279,10 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Nodes:
             written[element] = put
         if gone is not None:
             removed[element] = gone
-    return ordered(written) if written else None, ordered(removed) if removed else None
+    return (
+        ordered(written) if len(written) > 1 else written or None,
+        ordered(removed) if len(removed) > 1 else removed or None,
+    )
 
 
 def _compare_items(old: Sequence[Any], new: Sequence[Any], shape: Shape) -> Nodes:
