@@ -1,11 +1,11 @@
 """Stories of nodes that die, come back, or are only odd."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from backstay.lab.fuzz.scene import Scene, Weighted, rounded, step, weighted
 from backstay.lab.scenario import Do, Step
 
-WORDS: Weighted[Do | None] = [(7, Do.CONFIRM), (1, Do.PUT_OUT), (1, Do.REMEDIATE), (2, None)]
+WORDS: Weighted[Do | None] = [(3, Do.CONFIRM), (2, Do.PUT_OUT), (2, Do.REMEDIATE), (1, None)]
 """By which somebody, or some program, says that a node is dead."""
 
 APPEARANCES = (
@@ -54,7 +54,15 @@ def _dies(scene: Scene, node: str) -> Iterator[Step]:
 
 def dies_for_good(scene: Scene) -> Iterator[Step]:
     """And somebody confirms it."""
-    node, at = scene.nodes[0], scene.beginning()
+    yield from _dies_for_good(scene, scene.nodes[0])
+
+
+def second_dies_for_good(scene: Scene) -> Iterator[Step]:
+    yield from _dies_for_good(scene, scene.nodes[1])
+
+
+def _dies_for_good(scene: Scene, node: str) -> Iterator[Step]:
+    at = scene.beginning()
     yield step(at, Do.KILL, node=node)
     yield step(at + noticed(scene), Do.CONFIRM, node=node)
 
@@ -106,26 +114,35 @@ def node_is_odd(scene: Scene) -> Iterator[Step]:
 
 
 def several_die(scene: Scene) -> Iterator[Step]:
-    """At once, and somebody looks at them only when it is certain that they are silent."""
-    dice, at = scene.dice, scene.dice.between(0, 3)
-    dead = scene.nodes[: 2 + (dice.below(2) if len(scene.nodes) > 3 else 0)]
-    for node in dead:
-        yield step(at, Do.KILL, node=node)
-    if dice.happens(0.15):
+    """At once, and somebody looks at them when it is certain that they are silent."""
+    at = yield from _die_at_once(scene)
+    yield step(at + scene.dice.between(66, 75), Do.CONFIRM_OFF)
+
+
+def several_die_and_people_hurry(scene: Scene) -> Iterator[Step]:
+    """They lift the brake, or say of some nodes what they believe to know."""
+    dice = scene.dice
+    at = yield from _die_at_once(scene)
+    if dice.happens(0.3):
         # For longer than any case: a clock that is wrong does not make it end.
         lifted = step(at + dice.between(10, 60), Do.RELEASE_STORM, seconds=10_000.0)
         yield scene.in_our_midst(lifted)
-    said = at + (dice.between(66, 75) if dice.happens(0.8) else noticed(scene))
-    if dice.happens(0.8):
-        yield step(said, Do.CONFIRM_OFF)
-        return
-    for node in dead:
+    said = at + noticed(scene)
+    for node in scene.nodes[:2]:
         word = weighted(dice, WORDS)
         if word is not None:
             yield step(said, word, node=node)
         if word in (Do.PUT_OUT, Do.REMEDIATE) and dice.happens(0.5):
             back = step(said + dice.between(20, 40), Do.PUT_BACK, node=node)
             yield scene.in_our_midst(back)
+
+
+def _die_at_once(scene: Scene) -> Generator[Step, None, float]:
+    """Returns when."""
+    dice, at = scene.dice, scene.dice.between(0, 3)
+    for node in scene.nodes[: 2 + (dice.below(2) if len(scene.nodes) > 3 else 0)]:
+        yield step(at, Do.KILL, node=node)
+    return at
 
 
 def die_in_turn(scene: Scene) -> Iterator[Step]:

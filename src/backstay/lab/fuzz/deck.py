@@ -6,7 +6,8 @@ six or seven. What is rare is met soon, wherever one begins, because of three ru
 * The deck of themes is dealt over and over in the same order, in which the cards of each theme lie
   evenly. So any ``GAME`` seeds in a row have each theme as often as it has cards.
 * The stories of a theme are dealt to its cases one by one, each as often as it has weight before
-  any comes again. Here the order is another one each time.
+  any comes again. Here the order is another one each time, and the first time each is told alone:
+  most of what is laid over a story ends it before its time.
 * The share of cases that are patient is kept as evenly.
 """
 
@@ -37,9 +38,10 @@ def dealt(seed: int) -> tuple[Theme, int]:
     return theme, before * SIBLINGS + sibling
 
 
-def story_of(theme: Theme, turn: int) -> Story:
-    """The one of its own that is told for certain in its case of that number."""
-    stories = [story for weight, story in theme.stories for _ in range(weight)]
+def story_of(theme: Theme, turn: int) -> tuple[Story, bool]:
+    """The one of its own that is told for certain in its case of that number, and whether it is
+    told alone."""
+    stories = [(story, again == 0) for weight, story in theme.stories for again in range(weight)]
     time, place = divmod(turn, len(stories))
     dice = Chance(time, theme.name)
     for last in range(len(stories) - 1, 0, -1):

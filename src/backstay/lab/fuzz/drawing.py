@@ -13,21 +13,21 @@ from backstay.sim.chance import Chance
 _PATIENCE = 62.0
 """Seconds after which all must be done that can be done at all."""
 
-_LOSSES = frozenset(
-    {
-        Do.KILL, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET,
-        Do.KILL_SOURCE, Do.KILL_TARGET, Do.CUT_REPLICATION,
-    }
-)  # fmt: skip
+_DEATHS = frozenset({Do.KILL, Do.KILL_SOURCE, Do.KILL_TARGET})
+_LOSSES = _DEATHS | {
+    Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET, Do.CUT_REPLICATION
+}  # fmt: skip
 _AFTERMATH: Mapping[Do, float] = {
-    **dict.fromkeys((Do.KILL_CONTROLLER, Do.START_CONTROLLER), 30.0),
+    **dict.fromkeys((Do.KILL_CONTROLLER, Do.START_CONTROLLER), 24.0),
     **dict.fromkeys(
         (Do.CONFIRM, Do.CONFIRM_OFF, Do.PUT_OUT, Do.REMEDIATE, Do.ARM, Do.BOOT, Do.HEAL, Do.THAW),
-        16.0,
+        9.0,
     ),
 }
 """Seconds until it shows what comes of it; of all else it shows soon."""
-_SOON = 8.0
+_SOON = 6.0
+_MISSED = 36.0
+"""Seconds after which a node has been missed for so long that a word about it is acted upon."""
 
 
 def draw(seed: int, *, bug: str = "") -> Scenario:
@@ -35,7 +35,8 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     theme, turn = dealt(seed)
     opening = theme.world(Chance(seed // SIBLINGS, "world"))
     scene = Scene(Chance(seed, "steps"), opening)
-    steps = _steps(theme, story_of(theme, turn), scene)
+    story, alone = story_of(theme, turn)
+    steps = _steps(theme, story, scene, mixed=0.0 if alone else theme.mixed)
     return msgspec.structs.replace(
         opening,
         name=f"fuzz-{seed}",
@@ -47,12 +48,12 @@ def draw(seed: int, *, bug: str = "") -> Scenario:
     )
 
 
-def _steps(theme: Theme, story: Story, scene: Scene) -> list[Step]:
+def _steps(theme: Theme, story: Story, scene: Scene, *, mixed: float) -> list[Step]:
     dice = scene.dice
     stories = [story]
-    if dice.happens(theme.mixed):
+    if dice.happens(mixed):
         stories.append(weighted(dice, theme.stories))
-    others = theme.others + (1 if dice.happens(theme.mixed) else 0)
+    others = theme.others + (1 if dice.happens(mixed) else 0)
     stories += [weighted(dice, FOREIGN) for _ in range(others)]
     steps = [step for story in stories for step in story(scene) if step.at < LONGEST]
     if scene.opening.policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
@@ -62,7 +63,7 @@ def _steps(theme: Theme, story: Story, scene: Scene) -> list[Step]:
 
 
 def _end(theme: Theme, steps: Sequence[Step], *, patient: bool) -> float:
-    """When it shows what came of the last step, or it was decided before."""
+    """When it shows what came of each step."""
     end = max((step.at + _shows_after(theme, step, steps) for step in steps), default=0.0)
     return rounded(min(LONGEST, max(theme.lasts, end) + (_PATIENCE if patient else 0.0)))
 
@@ -70,6 +71,11 @@ def _end(theme: Theme, steps: Sequence[Step], *, patient: bool) -> float:
 def _shows_after(theme: Theme, step: Step, steps: Sequence[Step]) -> float:
     if step.do not in _LOSSES:
         return _AFTERMATH.get(step.do, _SOON)
-    # A loss that somebody confirms is settled by that.
-    words = (each for each in steps if each.do is Do.CONFIRM and each.node == step.node)
-    return _SOON if any(word.at > step.at for word in words) else theme.loss
+    settled = any(each.at > step.at and _confirms(each, step) for each in steps)
+    return _MISSED if settled else theme.loss
+
+
+def _confirms(word: Step, loss: Step) -> bool:
+    if word.do is Do.CONFIRM_OFF:
+        return loss.do in _DEATHS
+    return word.do is Do.CONFIRM and word.node == loss.node

@@ -15,8 +15,7 @@ def kubelet_dies(scene: Scene) -> Iterator[Step]:
     dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 3)
     yield step(at, Do.KILL_KUBELET, node=node)
     if dice.happens(0.4):
-        for other in scene.nodes[1:]:
-            yield step(at, Do.CORDON, node=other)
+        yield from _no_room_elsewhere(scene, at)
         if dice.happens(0.3):
             yield step(at + dice.between(80, 130), Do.UNCORDON, node=scene.nodes[1])
     for vm in scene.vms:
@@ -25,16 +24,29 @@ def kubelet_dies(scene: Scene) -> Iterator[Step]:
             yield scene.in_our_midst(step(at + dice.between(40, 130), meddling, workload=vm))
 
 
-def virt_handler_falls_silent_too(scene: Scene) -> Iterator[Step]:
-    """After a kubelet has died, the whole node is cut off. Then it is said of a guest that it has
-    failed, or somebody deletes it: nobody who could know has seen it stop."""
+def said_to_have_failed(scene: Scene) -> Iterator[Step]:
+    yield from _virt_handler_falls_silent_too(scene, Do.SAY_FAILED)
+
+
+def deleted_and_nobody_hears(scene: Scene) -> Iterator[Step]:
+    yield from _virt_handler_falls_silent_too(scene, Do.DELETE_GUEST)
+
+
+def _virt_handler_falls_silent_too(scene: Scene, said: Do) -> Iterator[Step]:
+    """After a kubelet has died whose guests have nowhere to go, the whole node is cut off. What is
+    said of a guest then, nobody has seen who could know whether it has stopped."""
     dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 3)
     yield step(at, Do.KILL_KUBELET, node=node)
+    yield from _no_room_elsewhere(scene, at)
     at += dice.between(*_HEARTBEAT)
     yield step(at, Do.CUT, node=node)
     for vm in scene.vms:
-        said = dice.pick((Do.SAY_FAILED, Do.DELETE_GUEST))
         yield step(at + dice.between(1, 10), said, workload=vm)
+
+
+def _no_room_elsewhere(scene: Scene, at: float) -> Iterator[Step]:
+    for other in scene.nodes[1:]:
+        yield step(at, Do.CORDON, node=other)
 
 
 def guests_outlive_it(scene: Scene) -> Iterator[Step]:
@@ -48,6 +60,15 @@ def guests_outlive_it(scene: Scene) -> Iterator[Step]:
     at += dice.between(1, 5)
     yield step(at, Do.CONFIRM, node=node)
     yield step(at + dice.between(*_HEARTBEAT), Do.ARM)
+
+
+def guest_loses_its_source(scene: Scene) -> Iterator[Step]:
+    """The node dies that it is being moved away from."""
+    dice, at = scene.dice, scene.beginning()
+    vm = scene.vms[0]
+    yield step(at, Do.MIGRATE, workload=vm)
+    yield step(at, Do.KILL_SOURCE, workload=vm)
+    yield step(at + dice.between(15, 30), Do.CONFIRM_OFF)
 
 
 def guest_is_moved(scene: Scene) -> Iterator[Step]:

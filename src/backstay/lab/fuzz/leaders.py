@@ -35,6 +35,16 @@ def helper_stands_still(scene: Scene) -> Iterator[Step]:
     yield step(at + dice.between(15, 50), Do.RESUME_CONTROLLER, controller=LEADER)
 
 
+def helper_wakes_up_deposed(scene: Scene) -> Iterator[Step]:
+    """The same, when the next write is about to leave, and for so long that somebody else leads."""
+    dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
+    yield step(at, Do.KILL, node=node)
+    at += dice.between(12, 25)
+    yield step(at, Do.CONFIRM, node=node)
+    yield step(at, Do.PAUSE_CONTROLLER, controller=LEADER, after=After.TAINT)
+    yield step(at + dice.between(30, 50), Do.RESUME_CONTROLLER, controller=LEADER)
+
+
 def controller_dies(scene: Scene) -> Iterator[Step]:
     name, at = scene.controller(), scene.beginning()
     yield scene.in_our_midst(step(at, Do.KILL_CONTROLLER, controller=name))
@@ -95,14 +105,14 @@ def api_is_restored(scene: Scene) -> Iterator[Step]:
 def restored_while_one_is_away(scene: Scene) -> Iterator[Step]:
     """One of us is cut off from before the backup until the restore, and knows of no other API. A
     node dies that day, and is confirmed once that one may lead."""
-    dice, away, node = scene.dice, scene.controller(), scene.node()
+    dice, away, node = scene.dice, scene.controller(), scene.nodes[0]
     yield step(0, Do.CUT_CONTROLLER, controller=away)
     backed_up = dice.between(5, 10)
     yield step(backed_up, Do.BACK_UP)
     restored = backed_up + dice.between(20, 30)
     yield step(restored - dice.between(5, 15), Do.KILL, node=node)
-    yield step(restored - dice.between(-2, 2), Do.HEAL_CONTROLLER, controller=away)
     yield step(restored, Do.ROLL_BACK)
+    yield step(restored + dice.between(0.2, 2), Do.HEAL_CONTROLLER, controller=away)
     yield step(restored + dice.between(55, 70), Do.CONFIRM, node=node)
 
 

@@ -18,7 +18,7 @@ from backstay.lab.scenario import Claim, Deployment, Scenario, StatefulSet, Step
 from backstay.lab.verbs import After, Do
 from backstay.sim.chance import Chance
 
-LOSS = 85.0
+LOSS = 64.0
 """Seconds in which DRBD notices that a node is gone, the grace passes, and something is done."""
 
 _OTHER_CLASS = "gold"
@@ -138,13 +138,13 @@ def _is_cut_off(scene: Scene, at: float) -> Iterator[Step]:
 
 
 def _is_back_without_storage(scene: Scene, at: float) -> Iterator[Step]:
-    """The same, and when all else is mended, DRBD's network is not, for another minute."""
+    """The same, and when all else is mended, DRBD's network is not, for most of a minute."""
     dice, first = scene.dice, scene.nodes[0]
     yield step(at, Do.CUT, node=first)
     yield from _from_all(scene, at, Do.CUT_REPLICATION)
     at += dice.between(65, 75)
     yield step(at, Do.HEAL, node=first)
-    yield from _from_all(scene, at + dice.between(50, 60), Do.MEND_REPLICATION)
+    yield from _from_all(scene, at + dice.between(45, 50), Do.MEND_REPLICATION)
 
 
 def _stalls(scene: Scene, at: float) -> Iterator[Step]:

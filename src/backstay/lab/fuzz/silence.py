@@ -19,11 +19,17 @@ _SILENCES: Weighted[tuple[Do, Do]] = [
 
 
 def falls_silent(scene: Scene) -> Iterator[Step]:
+    """For good: it has died, or is cut off from everybody."""
+    at = scene.dice.between(0, 1.5)
+    yield step(at, scene.dice.pick((Do.KILL, Do.CUT)), node=scene.nodes[0])
+
+
+def is_heard_again(scene: Scene) -> Iterator[Step]:
+    """Before anything may be presumed, or just then."""
     dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 1.5)
     how, back = weighted(dice, _SILENCES)
     yield step(at, how, node=node)
-    if dice.happens(0.15):
-        yield step(at + dice.between(60, 170), back, node=node)
+    yield step(at + dice.between(60, 170), back, node=node)
 
 
 def stands_still(scene: Scene) -> Iterator[Step]:
@@ -43,11 +49,11 @@ def nobody_reaches_it(scene: Scene) -> Iterator[Step]:
 
 
 def one_of_us_reaches_it_not(scene: Scene) -> Iterator[Step]:
-    """The other one is not there, or reaches no node."""
+    """It is cut off, and lives. The other one of us is not there, or reaches no node."""
     dice, at = scene.dice, scene.dice.between(0, 1.5)
     gone = dice.pick((Do.KILL_CONTROLLER, Do.FIREWALL))
     yield step(at, gone, controller=scene.controller())
-    yield step(at, dice.pick((Do.CUT, Do.KILL)), node=scene.nodes[0])
+    yield step(at, Do.CUT, node=scene.nodes[0])
 
 
 def several_fall_silent(scene: Scene) -> Iterator[Step]:

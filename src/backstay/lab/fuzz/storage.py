@@ -37,6 +37,7 @@ def fenced_by_others(scene: Scene) -> Iterator[Step]:
     if not scene.opening.csi_addons:
         return
     yield step(at, Do.KILL, node=node)
-    at += dice.between(25, 45)
+    # Sooner than we would.
+    at += dice.between(25, 35)
     yield step(at, Do.FENCE, node=node)
-    yield step(at + dice.between(10, 25), Do.BOOT, node=node)
+    yield step(at + dice.between(10, 20), Do.BOOT, node=node)

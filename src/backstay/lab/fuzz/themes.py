@@ -27,7 +27,7 @@ from backstay.sim.chance import Chance
 class Theme:
     """``cards`` is how often it is dealt in each round, ``others`` how many stories from elsewhere
     are laid over its own in any case, ``mixed`` how often one more of its own is, and one more from
-    elsewhere. A share of its cases, ``patience``, last until all that was
+    elsewhere, unless it is told alone. A share of its cases, ``patience``, last until all that was
     promised must have been kept. What comes of the ``loss`` of a node shows after so many seconds,
     and each case ``lasts`` for so many at least."""
 
@@ -36,8 +36,8 @@ class Theme:
     world: Callable[[Chance], Scenario]
     stories: Weighted[Story]
     others: int = 0
-    mixed: float = 0.3
-    patience: float = 0.1
+    mixed: float = 0.5
+    patience: float = 0.06
     loss: float = 43.0
     lasts: float = 0.0
 
@@ -66,8 +66,11 @@ FOREIGN: Weighted[Story] = [
 THEMES: tuple[Theme, ...] = (
     Theme(
         "deaths", 2, worlds.mixed,
-        [(6, deaths.first_dies), (3, deaths.second_dies), (1, deaths.node_dies)],
-        patience=0.4,
+        [
+            (3, deaths.dies_for_good), (2, deaths.second_dies_for_good), (3, deaths.first_dies),
+            (1, deaths.second_dies), (1, deaths.node_dies),
+        ],
+        patience=0.5,
     ),
     Theme(
         "words too early", 2, worlds.watched,
@@ -81,7 +84,7 @@ THEMES: tuple[Theme, ...] = (
         [
             (4, words.wrongly_declared_dead), (3, words.said_before_it_booted),
             (1, words.refuted_by_life), (2, words.refuted_by_an_answer),
-            (2, words.refuted_early_by_an_answer), (2, words.deaf_to_the_api),
+            (2, words.refuted_early_by_an_answer), (2, words.deaf_and_declared_dead),
             (1, deaths.node_seems_dead),
         ],
     ),
@@ -95,10 +98,10 @@ THEMES: tuple[Theme, ...] = (
     Theme(
         "leaders", 2, worlds.of_two,
         [
-            (3, leaders.helper_dies_too), (4, leaders.helper_stands_still),
-            (3, leaders.lease_is_lost),
+            (3, leaders.helper_dies_too), (2, leaders.helper_stands_still),
+            (2, leaders.helper_wakes_up_deposed), (3, leaders.lease_is_lost),
         ],
-        patience=0.5,
+        patience=0.4,
     ),
     Theme(
         "leaders on nodes", 1, worlds.of_two_on_nodes,
@@ -113,37 +116,54 @@ THEMES: tuple[Theme, ...] = (
         "clocks and heartbeats", 1, worlds.small,
         [(2, words.a_wrong_clock_misleads), (3, guests.guests_outlive_it)],
     ),
-    Theme("storms", 1, worlds.stormy, [(3, deaths.several_die), (2, deaths.die_in_turn)]),
+    Theme(
+        "storms", 1, worlds.stormy,
+        [
+            (2, deaths.several_die), (1, deaths.several_die_and_people_hurry),
+            (2, deaths.die_in_turn),
+        ],
+    ),
     Theme(
         "owners", 1, worlds.owned,
-        [(3, deaths.first_dies), (2, people.says_what_we_do_not_know)],
+        [
+            (2, deaths.dies_for_good), (1, deaths.first_dies),
+            (2, people.says_what_we_do_not_know),
+        ],
     ),
-    Theme("other programs", 1, worlds.of_others, [(1, deaths.first_dies)]),
+    Theme(
+        "other programs", 1, worlds.of_others,
+        [(3, deaths.dies_for_good), (2, deaths.first_dies)],
+    ),
     Theme(
         "silence", 2, worlds.silent,
         [
-            (3, silence.falls_silent), (2, silence.stands_still),
-            (2, silence.nobody_reaches_it), (1, silence.one_of_us_reaches_it_not),
+            (2, silence.falls_silent), (1, silence.is_heard_again), (1, silence.stands_still),
+            (2, silence.nobody_reaches_it), (2, silence.one_of_us_reaches_it_not),
             (2, silence.several_fall_silent),
         ],
         loss=LONGEST,
     ),
     Theme(
-        "silence that is not enough", 1, worlds.silent_and_bounded, [(1, silence.falls_silent)],
+        "silence that is not enough", 1, worlds.silent_and_bounded,
+        [(2, silence.falls_silent), (3, deaths.dies_for_good)],
         loss=LONGEST,
     ),
     Theme(
         "guests", 1, worlds.inhabited,
         [
-            (1, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too),
-            (2, guests.guest_is_moved),
+            (1, guests.kubelet_dies), (1, guests.said_to_have_failed),
+            (1, guests.deleted_and_nobody_hears), (1, guests.guest_loses_its_source),
+            (1, guests.guest_is_moved),
         ],
         lasts=100.0,
     ),
     Theme(
         "guests that are moved", 1, worlds.inhabited_by_movers,
-        [(3, guests.kubelet_dies), (2, guests.virt_handler_falls_silent_too)],
-        lasts=120.0,
+        [
+            (3, guests.kubelet_dies), (1, guests.said_to_have_failed),
+            (1, guests.deleted_and_nobody_hears),
+        ],
+        lasts=100.0,
     ),
     Theme(
         "addresses", 2, worlds.addressed,
@@ -157,9 +177,12 @@ THEMES: tuple[Theme, ...] = (
         [
             (3, storage.fenced_by_others), (3, deaths.node_is_gone), (4, words.deaf_to_the_api),
         ],
-        lasts=90.0,
+        lasts=56.0,
     ),
-    Theme("volumes", 1, worlds.attached, [(3, deaths.first_dies), (2, deaths.put_out_by_hand)]),
+    Theme(
+        "volumes", 1, worlds.attached,
+        [(2, deaths.dies_for_good), (1, deaths.first_dies), (2, deaths.put_out_by_hand)],
+    ),
     Theme(
         "meddling", 1, worlds.mixed,
         [(4, people.incident_is_deleted), (1, people.somebody_meddles)], patience=1.0,

@@ -128,12 +128,15 @@ def _others_lead(scene: Scene, at: float) -> Iterator[Step]:
 
 
 def deaf_to_the_api(scene: Scene) -> Iterator[Step]:
-    """The node and the control plane hear nothing of each other, and somebody says that it is
-    dead; it answers whoever asks."""
+    """The node and the control plane hear nothing of each other; it answers whoever asks."""
+    yield step(scene.dice.between(0, 5), Do.CUT_API, node=scene.nodes[0])
+
+
+def deaf_and_declared_dead(scene: Scene) -> Iterator[Step]:
+    """The same, and somebody says that it is dead."""
     dice, node, at = scene.dice, scene.nodes[0], scene.dice.between(0, 5)
     yield step(at, Do.CUT_API, node=node)
-    if dice.happens(0.8):
-        yield step(at + dice.between(40, 60), Do.CONFIRM, node=node)
+    yield step(at + dice.between(40, 50), Do.CONFIRM, node=node)
 
 
 def a_wrong_clock_misleads(scene: Scene) -> Iterator[Step]:
