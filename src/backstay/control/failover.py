@@ -139,14 +139,15 @@ class FailoverLoop:
             self._settled.intersection_update(names)
         lively = self._nodes.lively
         left_alone = self._settled & lively
-        for name in [each for each in names if each not in left_alone]:
+        # As a rule all are. Else in a list: what is done may change what is known.
+        for name in () if names <= left_alone else [n for n in names if n not in left_alone]:
             if name in lively or not self._observer.is_lost(name):
                 self.consider(name)
             elif self.queue is not None and name not in self._at_rest:
                 # It has not been heard of, and so is still where it was; of whatever else may
                 # change that, we are told.
                 self.queue.add(name)
-        for gone in self._observer.watched.keys() - set(names):
+        for gone in self._observer.watched.keys() - names:
             self._observer.look(gone)
 
     def consider(self, name: str) -> None:

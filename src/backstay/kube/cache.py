@@ -16,7 +16,7 @@ One task writes (the reflector); everyone else reads, on the same loop.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import Generic
 
@@ -140,6 +140,11 @@ class Cache(Generic[R]):
     def __iter__(self) -> Iterator[R]:
         """Over the rows as they are now; whoever awaits in between makes a list first."""
         return iter(self._picture.rows.values())
+
+    @property
+    def keys(self) -> Set[str]:
+        """Of the rows as they are now, in their order."""
+        return self._picture.rows.keys()
 
     def get(self, key: str) -> R | None:
         return self._picture.rows.get(key)

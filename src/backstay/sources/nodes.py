@@ -142,8 +142,8 @@ class NodeSource:
         return known[1]
 
     @property
-    def names(self) -> list[str]:
-        return [row.key for row in self.cache]
+    def names(self) -> Set[str]:
+        return self.cache.keys
 
     @property
     def lively(self) -> Set[str]:
