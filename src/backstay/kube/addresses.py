@@ -92,6 +92,8 @@ class Turn(msgspec.Struct, frozen=True):
 class Turns:
     """The addresses that one call tries. See the module."""
 
+    __slots__ = ("_hurried", "_share", "_slow")
+
     def __init__(self, addresses: Addresses, now: float) -> None:
         self._share = addresses.connect_timeout
         self._hurried = addresses.order(now)
@@ -108,7 +110,7 @@ class Turns:
         if hurried and patience > self._share:
             patience = self._share
         base = line.pop(0)
-        return Turn(base, patience, hurried, last=not (self._hurried or self._slow))
+        return Turn(base, patience, hurried, not (self._hurried or self._slow))
 
     def unreached(self, turn: Turn, after: float) -> None:
         """No connection came about: was that a refusal, or was its share too short for it?"""
