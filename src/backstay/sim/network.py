@@ -127,11 +127,12 @@ class _Transport:
                 answer = await _whole(answer, exchange, request)
             if len(answer.body) > request.max_body:
                 raise _too_large(request)
-            exchange.answered()
-        except TimeoutError:
-            raise _unanswered(request) from None
-        finally:
+        except BaseException as error:
             exchange.leave()
+            if isinstance(error, TimeoutError):
+                raise _unanswered(request) from None
+            raise
+        exchange.answered()
         if "content-encoding" in answer.headers:
             answer = _decoded(answer, request)
         return answer
