@@ -55,6 +55,7 @@ def test_a_scenario_that_is_a_value_can_be_written() -> None:
         ("nodes: [", "nods: [", "mine.yaml: nods: there is no such field."),
         ("replicas", "replics", "workloads.statefulSets[0].replics: there is no such field."),
         ("until: 120\n", "", "mine.yaml: until: it is missing."),
+        ("until: 120", "until: 120\nstorageNetwork: true", "storageNetwork: only with csiAddons"),
         ("at: 5,", "at: five,", "mine.yaml: steps[0].at: expected float, got str."),
         ("do: kill,", "do: kil,", "mine.yaml: steps[0].do: invalid enum value 'kil'."),
         ("recovered: [till]", "recovered: till", "expect.recovered: expected array | null"),

@@ -40,7 +40,8 @@ class Watching:
         self.source.watch([self.node()])
         await asyncio.sleep(5)
 
-    async def fence(self, *, state: str = "Fenced", **meta: Json) -> None:
+    async def fence(self, *also: str, state: str = "Fenced", **meta: Json) -> None:
+        """By the node's own address, and those."""
         live = (await self.client.get(NODES, "n1")).json()
         [address] = [a for a in live["status"]["addresses"] if a["type"] == "InternalIP"]
         body = {
@@ -50,7 +51,7 @@ class Watching:
             "spec": {
                 "driver": "csi.example",
                 "fenceState": state,
-                "cidrs": [f"{address['address']}/32"],
+                "cidrs": [f"{each}/32" for each in (address["address"], *also)],
                 "parameters": {},
             },
         }
@@ -121,6 +122,29 @@ def test_what_can_be_fenced_is_known_by_its_driver_and_by_the_nodes_addresses() 
         fencing = seen.source.fencing(seen.node())
         assert fencing.drivers == {"csi.example"}
         assert len(fencing.addresses[""]) == 1
+
+    watching(scene)
+
+
+def test_a_fence_that_leaves_out_an_address_which_the_driver_has_reported_says_nothing() -> None:
+    """The node still writes over the network that it has for its storage."""
+
+    async def scene(seen: Watching) -> None:
+        await csiaddons.report_address(seen.client, "n1", "10.9.0.1")
+        await seen.fence()
+        await seen.watch()
+        assert len(seen.source.fencing(seen.node()).addresses["csi.example"]) == 2
+        assert (await seen.source.ask(seen.node(), ())).fences == ()
+
+    watching(scene)
+
+
+def test_a_fence_of_all_addresses_holds_where_the_driver_has_reported_one() -> None:
+    async def scene(seen: Watching) -> None:
+        await csiaddons.report_address(seen.client, "n1", "10.9.0.1")
+        await seen.fence("10.9.0.1")
+        await seen.watch()
+        assert len((await seen.source.ask(seen.node(), ())).fences) == 1
 
     watching(scene)
 

@@ -292,7 +292,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
     ``hosts`` names by node what it runs besides workloads: ``backstay-1``, ``api`` (then each of
     our controllers begins with that of the first node that has one, and learns of the others) and
     ``virt-controller`` (then there is none elsewhere, and they agree on who works). ``kubevirt`` is
-    its version. With ``csi_addons`` the storage can be told to refuse nodes, and with
+    its version. With ``csi_addons`` the storage can be told to refuse nodes, which with
+    ``storage_network`` it knows by addresses of another network than theirs; and with
     ``provider`` somebody can be asked whether a machine is on."""
 
     name: str
@@ -306,6 +307,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     workloads: Workloads = Workloads()
     calico: CalicoSpec | None = None
     csi_addons: bool = False
+    storage_network: bool = False
     linstor: LinstorSpec | None = None
     provider: bool = False
     kubevirt: str = "v1.9.0"
@@ -414,6 +416,8 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "until", f"it is to be more than 0 and at most {_MOST_SECONDS:.0f} seconds"
     if scenario.policy.mode is Mode.DISARMED:
         yield "policy.mode", "say for how long, with disarmedFor"
+    if scenario.storage_network and not scenario.csi_addons:
+        yield "storageNetwork", "only with csiAddons does anybody go by it"
     yield from _names(scenario)
     yield from _wrong_linstor(scenario)
     yield from _wrong_hosts(scenario)

@@ -30,6 +30,7 @@ from backstay.lab.witness import workload_in
 from backstay.model.labels import ARMED, EXEMPT
 from backstay.model.policy import Mode
 from backstay.settings import Settings
+from backstay.sim import csiaddons
 from backstay.sim.api.store import Key, Stored
 from backstay.sim.cluster.claims import LOCAL, storage_class
 from backstay.sim.cluster.embedded import anywhere
@@ -63,6 +64,8 @@ class Stage:
     async def set_up(self) -> None:
         scenario, cluster = self.scenario, self.cluster
         await cluster.boot(*scenario.nodes)
+        for number, name in enumerate(scenario.nodes if scenario.storage_network else ()):
+            await csiaddons.report_address(cluster.client, name, f"10.9.0.{number + 1}")
         if cluster.calico is not None and scenario.calico is not None:
             spec = {
                 "strictAffinity": scenario.calico.strict, "autoAllocateBlocks": True,

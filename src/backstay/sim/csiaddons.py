@@ -2,7 +2,9 @@
 
 It stands for the controller that carries fences out and for the sidecars of the made-up driver
 ``csi.example``. As the real one does, it keeps one result for both directions, does not lift a
-fence that is deleted, and knows nothing of who put one up.
+fence that is deleted, and knows nothing of who put one up. It knows a node by the address that the
+sidecar there has told (``report_address``), where one has, and else by the node's own: over a
+network that is for storage alone, a node that is refused at its own address writes on.
 
 ``refuses`` are clusters of the driver for which the storage answers with an error.
 """
@@ -12,6 +14,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from backstay.apis.csiaddons import ADDONS_NODES, CLUSTER_ID, NETWORK_FENCES
+from backstay.kube.client import KubeClient
 from backstay.kube.resource import Resource
 from backstay.sim.api.controller import Controller
 from backstay.sim.api.operations import Operations, Write
@@ -38,6 +41,21 @@ def install(server: ApiServer) -> None:
         server.operations.create(Target(info), _definition(resource), Write(NAME))
 
 
+def sidecar(node: str) -> Object:
+    """What tells that the driver is on a node."""
+    driver = {"name": DRIVER, "endpoint": "pod://sidecar", "nodeID": node}
+    return _whole(ADDONS_NODES, {"metadata": {"name": node}, "spec": {"driver": driver}})
+
+
+async def report_address(client: KubeClient, node: str, address: str) -> None:
+    """The sidecar on a node tells that the storage knows the node by this address."""
+    details = [{"id": node, "cidrs": [f"{address}/32"]}]
+    told = [{"networkFenceClassName": DRIVER, "ClientDetails": details}]
+    status = {"status": {"networkFenceClientStatus": told}}
+    await client.create(ADDONS_NODES, sidecar(node), namespace="default")
+    await client.merge_patch(ADDONS_NODES, node, status, namespace="default", subresource="status")
+
+
 class FenceController(Controller[str]):
     """Works on fences."""
 
@@ -52,9 +70,7 @@ class FenceController(Controller[str]):
     def begin(self) -> None:
         """Its sidecar has told of itself, if it is there for the first time."""
         if not list(self._desk.all(ADDONS_NODES.label)):
-            driver = {"name": DRIVER, "endpoint": "pod://sidecar", "nodeID": "controller"}
-            body = {"metadata": {"name": "controller"}, "spec": {"driver": driver}}
-            self._desk.create(ADDONS_NODES.label, _whole(ADDONS_NODES, body), "default")
+            self._desk.create(ADDONS_NODES.label, sidecar("controller"), "default")
         for fence in self._desk.all(NETWORK_FENCES.label):
             self.add(fence["metadata"]["name"])
 
@@ -98,10 +114,22 @@ class FenceController(Controller[str]):
     def _nodes(self, cidrs: list[str]) -> Iterator[str]:
         networks = [ipaddress.ip_network(each) for each in cidrs]
         for node in self._desk.all(NODES):
-            found = (node.get("status") or {}).get("addresses") or ()
-            own = [ipaddress.ip_address(a["address"]) for a in found if a["type"] == "InternalIP"]
-            if any(address in network for address in own for network in networks):
+            known = [ipaddress.ip_network(each) for each in self._addresses(node)]
+            if any(each.network_address in network for each in known for network in networks):
                 yield node["metadata"]["name"]
+
+    def _addresses(self, node: Json) -> list[str]:
+        """By which the storage knows the node."""
+        told = [
+            cidr
+            for each in self._desk.all(ADDONS_NODES.label)
+            if each["spec"]["driver"]["nodeID"] == node["metadata"]["name"]
+            for status in (each.get("status") or {}).get("networkFenceClientStatus") or ()
+            for client in status["ClientDetails"]
+            for cidr in client["cidrs"]
+        ]
+        found = (node.get("status") or {}).get("addresses") or ()
+        return told or [each["address"] for each in found if each["type"] == "InternalIP"]
 
     def _volumes(self, cluster: str) -> Iterator[str]:
         for volume in self._desk.all(VOLUMES):
