@@ -10,6 +10,7 @@ without a word about why.
 """
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from backstay.sim.api import gotext
@@ -20,6 +21,7 @@ _MOST_OPERATIONS = 10_000
 _STRING_FIELDS = ("op", "path", "from")
 _BEHIND_THE_LAST = "-"
 _ABSENT: Any = object()
+_CONTAINERS = (dict, list)
 
 
 def merge_patch(obj: Object, patch: Any) -> Object:
@@ -66,7 +68,11 @@ def _merged(old: Any, value: Any) -> Any:
 def without_nulls(value: Any) -> Any:
     """The same value, with no key that is null anywhere in it."""
     if type(value) is dict:
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+        return {
+            key: without_nulls(item) if type(item) in _CONTAINERS else item
+            for key, item in value.items()
+            if item is not None
+        }
     return [without_nulls(item) for item in value] if type(value) is list else value
 
 
@@ -211,7 +217,7 @@ def _changed(document: Any, way: list[str], change: Change) -> Any:
     """The document with ``change`` done at the end of the way, the way to it copied."""
     token = way[0]
     if len(way) == 1:
-        if type(document) not in (dict, list):
+        if type(document) not in _CONTAINERS:
             raise _Inapplicable
         return change(document, token)
     old = _child(document, token)
@@ -464,6 +470,8 @@ def _without_directives(
 ) -> tuple[list[Any], list[Any]]:
     """What is left of both when the patch's ``$patch`` items have had their effect."""
     plain = [item for item in patch if _DIRECTIVE not in item]
+    if len(plain) == len(patch):
+        return original, patch
     for item in patch:
         directive = item.get(_DIRECTIVE, "replace")
         if directive == "delete":
@@ -531,7 +539,7 @@ def _names(items: list[Any], key: str | None) -> list[str]:
 def _value(item: Any, key: str | None) -> Any:
     """What tells an item from others; only a value can."""
     value = item if key is None else _merge_value(item, key)
-    if type(value) in (dict, list):
+    if type(value) in _CONTAINERS:
         raise _failed(f"runtime error: hash of unhashable type {gotext.type_name(value)}")
     return value
 
@@ -546,14 +554,14 @@ def _positions(items: list[Any], key: str | None) -> dict[Any, int]:
 
 
 def _identical(left: list[Any], right: list[Any]) -> bool:
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+    return len(left) == len(right) and all(map(is_, left, right))
 
 
 def _as_is(value: Any) -> Any:
     """A value taken over whole: what decoding it leaves, which is no directive and no null."""
     if type(value) is dict:
         return {
-            key: _as_is(item)
+            key: _as_is(item) if type(item) in _CONTAINERS else item
             for key, item in value.items()
             if item is not None
             and (key[:1] != _SIGN or (key != _DIRECTIVE and not _is_parallel(key)))
@@ -565,7 +573,7 @@ def _new(value: Any) -> Any:
     """A value for a field that was not there: what it says to delete is not there either."""
     if type(value) is dict:
         return {
-            key: _new(item)
+            key: _new(item) if type(item) in _CONTAINERS else item
             for key, item in value.items()
             if item is not None
             and (key[:1] != _SIGN or not _is_parallel(key))
