@@ -75,6 +75,7 @@ class GuestSource:
         self._nodes = nodes
         self._interval = interval
         self._watches: dict[str, _Watch] = {}
+        self._has_watches = asyncio.Event()
         self._trouble = ""
         self._looked_at: float | None = None
 
@@ -92,14 +93,19 @@ class GuestSource:
             if known is None or (known.uid, known.boot_id) != (node.uid, node.boot_id):
                 known = _Watch(node.uid, node.boot_id)
             self._watches[node.name] = known
+        if self._watches:
+            self._has_watches.set()
+        else:
+            self._has_watches.clear()
 
     async def run(self) -> NoReturn:
         while True:
-            await asyncio.sleep(self._interval)
+            await self._has_watches.wait()
             for name in list(self._watches):
                 facts = self._nodes.facts(name)
                 if facts is not None and _outlived(facts):
                     await self._look(name)
+            await asyncio.sleep(self._interval)
 
     def testimony(self, node: NodeFacts) -> Testimony:
         watch = self._watches.get(node.name)
