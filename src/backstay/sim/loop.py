@@ -357,8 +357,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if not lined_up:
                     self._running = self._outside
                     return
-            ready_lanes = len(lined_up)
-            place = int(self._draw() * ready_lanes) if ready_lanes > 1 else 0
+            place = 0
+            if lined_up[-1] is not lined_up[0]:
+                place = int(self._draw() * len(lined_up))
             self._running = lane = lined_up[place]
             ready = lane.ready
             handle = ready.popleft()

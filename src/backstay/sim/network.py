@@ -154,7 +154,7 @@ class _Transport:
     async def _connect(self, request: Request) -> Exchange:  # noqa: C901 - each would pay for parts
         """A connection on which the request has just been sent."""
         network = self._network
-        caller = network.caller()
+        caller = network.callers.get(LANE.get(None)) or network.new_caller()
         loop = caller.loop
         deadline = loop.time() + request.timeout
         place = _place(request.url)
@@ -190,7 +190,8 @@ class _Transport:
             link.sent.append(Sent(loop.time(), request))
         if fate.lose_request is None:
             inbound = _inbound(request, place, caller.name)
-            exchange.is_reusable = inbound.headers.get("connection") != "close"
+            if "connection" in inbound.headers:
+                exchange.is_reusable = inbound.headers["connection"] != "close"
             exchange.up.put(inbound)
         elif fate.lose_request == "reset":
             exchange.cut()
@@ -273,7 +274,7 @@ class Network:
         self.contacts: dict[tuple[str, str], Contact] = {}
         """By the names of who called and who was called."""
         self.links: dict[str, Link] = {}
-        self._callers: dict[Lane | None, Caller] = {}
+        self.callers: dict[Lane | None, Caller] = {}
         self.attempts = 0
 
     def link(self, url: str) -> Link:
@@ -291,12 +292,10 @@ class Network:
         is connected stays so."""
         self.link(url).listener = None
 
-    def caller(self) -> Caller:
-        """The process that asks."""
+    def new_caller(self) -> Caller:
+        """For a process that asks for the first time."""
         lane = LANE.get(None)
-        caller = self._callers.get(lane)
-        if caller is None:
-            caller = self._callers[lane] = Caller(lane)
+        self.callers[lane] = caller = Caller(lane)
         return caller
 
     # Connections
@@ -348,14 +347,14 @@ class Network:
         return [exchange for link in self.links.values() for exchange in link.exchanges]
 
     def _forget(self, lane: Lane) -> None:
-        self._callers.pop(lane, None)
+        self.callers.pop(lane, None)
         for link in self.links.values():
             if link.listener is not None and link.host is lane:
                 link.listener = None
 
     def _forget_idle(self, is_gone: Callable[[Lane | None], bool]) -> None:
         gone = [link.address for link in self.links.values() if is_gone(link.host)]
-        for caller in self._callers.values():
+        for caller in self.callers.values():
             for address in gone:
                 caller.idle.pop(address, None)
 

@@ -420,8 +420,10 @@ class Exchange:
 
     def finish(self) -> None:
         """Nobody waits for it any more."""
-        self.caller.deadlines.pop(self, None)
-        self.link.exchanges.pop(self, None)
+        if self in self.caller.deadlines:
+            del self.caller.deadlines[self]
+        if self in self.link.exchanges:
+            del self.link.exchanges[self]
         if self._cut_at is not None:
             self._cut_at.cancel()
 
