@@ -86,6 +86,24 @@ async def test_a_finalizer_keeps_the_definition_too(api: Embedded) -> None:
     assert (await api.call("GET", f"{DEFINITIONS}/foos.example.com")).status == 404
 
 
+async def test_who_owns_what_goes_by_the_definition_of_now(api: Embedded) -> None:
+    async def owned(name: str) -> Json:
+        made = (await api.call("POST", FOOS, foo(name, spec={"marks": ["a"]}))).body
+        fields: Json = made["metadata"]["managedFields"][0]["fieldsV1"]
+        return fields["f:spec"]
+
+    marks = {"type": "array", "items": {"type": "string"}}
+    await define(api, schema=with_spec(marks=marks))
+    as_one = await owned("f")
+    a_set = with_spec(marks={**marks, "x-kubernetes-list-type": "set"})
+    versions = definition(schema=a_set)["spec"]["versions"]
+    path = f"{DEFINITIONS}/foos.example.com"
+    await api.call("PATCH", path, {"spec": {"versions": versions}}, content=MERGE)
+    one_by_one = await owned("g")
+    assert as_one == {".": {}, "f:marks": {}}
+    assert one_by_one == {".": {}, "f:marks": {".": {}, 'v:"a"': {}}}
+
+
 async def test_a_watch_ends_when_its_kind_goes(api: Embedded) -> None:
     await define(api)
     await api.call("POST", FOOS, foo())
