@@ -89,8 +89,8 @@ async def test_a_finalizer_keeps_the_definition_too(api: Embedded) -> None:
 async def test_who_owns_what_goes_by_the_definition_of_now(api: Embedded) -> None:
     async def owned(name: str) -> Json:
         made = (await api.call("POST", FOOS, foo(name, spec={"marks": ["a"]}))).body
-        fields: Json = made["metadata"]["managedFields"][0]["fieldsV1"]
-        return fields["f:spec"]
+        fields: Json = made["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+        return fields
 
     marks = {"type": "array", "items": {"type": "string"}}
     await define(api, schema=with_spec(marks=marks))
