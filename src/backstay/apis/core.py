@@ -1,6 +1,7 @@
 """Pods and nodes: the core group, as far as we look at it."""
 
 import ipaddress
+from functools import lru_cache
 from itertools import chain
 
 import msgspec
@@ -247,13 +248,26 @@ def _ports(status: NodeStatus) -> tuple[str, ...]:
     return tuple(f"{host}:{endpoint.port}" for each in found if (host := _host(each)))
 
 
+# The longest text of an address without a zone.
+_LONGEST_ADDRESS = 45
+
+
 def _host(address: str) -> str:
     """As a URL has it; empty for what is no address."""
+    # What a node says is kept only where it cannot fill our memory.
+    return _known_host(address) if len(address) <= _LONGEST_ADDRESS else _parsed_host(address)
+
+
+def _parsed_host(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return ""
     return f"[{parsed}]" if parsed.version == 6 else str(parsed)
+
+
+# A node says the same in every status.
+_known_host = lru_cache(maxsize=4096)(_parsed_host)
 
 
 def _is_true(kind: str, conditions: list[Condition] | None) -> bool:
