@@ -2,14 +2,18 @@
 
 import pytest
 
+from backstay.apis.csiaddons import NETWORK_FENCES
+from backstay.kube.resource import NODES
 from backstay.lab import cases, guest_cases, linstor_cases, policy_cases
 from backstay.lab.bug import Bug
 from backstay.lab.bugs import BUGS
 from backstay.lab.inspector import Inspector
-from backstay.lab.invariants import INVARIANTS
+from backstay.lab.invariants import INVARIANTS, preconditions
+from backstay.lab.knocks import Knocks
 from backstay.lab.liveness import PROMISES, SAME_DECISION
 from backstay.lab.play import Performance, Played, play, seed_of_beginning
 from backstay.lab.scenario import Scenario, dump, load
+from backstay.lab.witness import Asked, Witness
 from backstay.sim.world import World
 
 CASES = [
@@ -49,6 +53,20 @@ def test_without_a_bug_the_same_case_breaks_nothing(case: Scenario) -> None:
 def test_every_invariant_has_a_bug_that_it_catches() -> None:
     caught = {name for bug in BUGS for name in bug.caught_by}
     assert caught == {each.name for each in INVARIANTS} | set(PROMISES.values())
+
+
+@pytest.mark.parametrize("storage", [NODES.label, NETWORK_FENCES.label])
+def test_what_others_write_to_as_well_is_written_at_the_version_that_was_seen(storage: str) -> None:
+    witness = Witness(ours=(), renewal=10.0, hold=10.0, knocks=Knocks())
+
+    def found(method: str, **meta: str) -> str | None:
+        body = {"metadata": meta, "spec": {"fenceState": "Unfenced"}}
+        asked = Asked(1.0, 1.0, "backstay-1", method, storage, ("", "n1"), "", body)
+        return preconditions(asked, witness)
+
+    assert found("PATCH") == "n1 was to be written, whatever it had become"
+    assert found("PATCH", resourceVersion="7") is None
+    assert found("POST") is None
 
 
 def test_every_case_has_a_bug_that_shows_in_it() -> None:

@@ -66,8 +66,6 @@ from backstay.lab.happenings import (
     OURS,
     TAKEN_WITH,
     About,
-    asks_for_addresses,
-    asks_for_our_taint,
     asks_to_delete_a_pod,
     node_of,
     pod_removed,
@@ -212,17 +210,17 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
 # I4
 
 
+_REWRITTEN = frozenset({NODES.label, NETWORK_FENCES.label}) | BLOCKS | HANDLES
+"""What is there before us, or after us, and is changed at the version that was seen."""
+
+
 def preconditions(happening: Happening, _witness: Witness) -> str | None:
-    if asks_for_our_taint(happening):
-        assert isinstance(happening, Asked)
-        named = (happening.body.get("metadata") or {}).get("resourceVersion")
-        return None if named else f"{happening.key[1]} was to be tainted, whatever it had become"
-    if asks_for_addresses(happening):
-        assert isinstance(happening, Asked)
+    if not isinstance(happening, Asked):
+        return None
+    if happening.storage in _REWRITTEN and happening.method != "POST":
         return _unconditional(happening)
     if not (asks_to_delete_a_pod(happening) or asks_to_detach(happening)):
         return None
-    assert isinstance(happening, Asked)
     named = happening.body.get("preconditions") or {}
     missing = [each for each in ("uid", "resourceVersion") if not named.get(each)]
     if not missing:
@@ -231,7 +229,7 @@ def preconditions(happening: Happening, _witness: Witness) -> str | None:
 
 
 def _unconditional(asked: Asked) -> str | None:
-    """A write to a record of addresses, whatever it had become meanwhile."""
+    """A write to what others write to as well, whatever it had become meanwhile."""
     deletes = asked.method == "DELETE"
     named = asked.body.get("preconditions" if deletes else "metadata") or {}
     if named.get("resourceVersion"):
@@ -564,7 +562,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant("I13", "ProofAfterBarrier", proof_after_barrier, _PODS_TOUCHED),
     Invariant(
-        "I4", "Preconditions", preconditions, About(requests=_DELETED | _NODES | BLOCKS | HANDLES)
+        "I4", "Preconditions", preconditions, About(requests=_DELETED | _REWRITTEN)
     ),
     Invariant("I5", "Epoch", epoch, About(requests=_DELETED, lease=True)),
     Invariant("I6", "Storm", storm, _PODS_TOUCHED),
