@@ -74,7 +74,10 @@ def objections(question: Question) -> str:
 
 
 def _objection(question: Question, place: Place) -> str:
-    return next(filter(None, (check(question, place) for check in _CHECKS)), "")
+    for check in _CHECKS:
+        if why := check(question, place):
+            return why
+    return ""
 
 
 def _is_schedulable(question: Question, place: Place) -> str:
@@ -169,8 +172,9 @@ def _has_room(question: Question, place: Place) -> str:
 
 
 def _affinity(pod: Json, kind: str) -> Any:
-    rules = (pod["spec"].get("affinity") or {}).get(kind) or {}
-    return rules.get("requiredDuringSchedulingIgnoredDuringExecution")
+    affinity = pod["spec"].get("affinity")
+    rules = affinity.get(kind) if affinity else None
+    return rules.get("requiredDuringSchedulingIgnoredDuringExecution") if rules else None
 
 
 _CHECKS: tuple[Check, ...] = (

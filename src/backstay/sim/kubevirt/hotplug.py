@@ -88,7 +88,7 @@ def plugged_in(vm: Object, claim: str) -> Json:
 
 def fitting(vmi: Object, attachments: Sequence[Object]) -> Object | None:
     """The pod that has exactly the volumes that are wanted."""
-    wanted = sorted(each["name"] for each in plugged(vmi))
+    wanted = sorted(each["name"] for each in plugged(vmi)) if attachments else ()
     for pod in attachments:
         names = sorted(
             each["name"]

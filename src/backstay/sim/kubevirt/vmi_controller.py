@@ -219,8 +219,8 @@ class VmiController(Reconciler):
 
     def _pods(self, owner: Object) -> list[Object]:
         """Those of a VMI, or those that a launcher has its plugged volumes from."""
-        found = (self.find(PODS, key) for key in self._pod_keys.get(owner["metadata"]["uid"], ()))
-        return [pod for pod in found if pod is not None]
+        keys = self._pod_keys.get(owner["metadata"]["uid"], ())
+        return [pod for key in keys if (pod := self.find(PODS, key)) is not None]
 
     def _has_vm(self, namespace: str, vmi: Object) -> bool:
         owner = controller_of(vmi)

@@ -122,8 +122,11 @@ def is_up(pod: Object) -> bool:
 
 
 def _compute(pod: Object) -> Json | None:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return next((each for each in statuses if each["name"] == COMPUTE), None)
+    for each in (pod.get("status") or {}).get("containerStatuses") or ():
+        if each["name"] == COMPUTE:
+            found: Json = each
+            return found
+    return None
 
 
 def _ready(vmi: Object, view: View) -> Json:

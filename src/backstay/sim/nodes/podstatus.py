@@ -70,7 +70,11 @@ def _addresses(pod: Pod, facts: Facts) -> Json:
 
 def differs(wanted: Json, actual: Json) -> bool:
     """Whether the API says something else than the kubelet would; others' conditions are theirs."""
-    if any(wanted.get(key) != actual.get(key) for key in ("phase", "podIP", "containerStatuses")):
+    if (
+        wanted["phase"] != actual.get("phase")
+        or wanted.get("podIP") != actual.get("podIP")
+        or wanted["containerStatuses"] != actual.get("containerStatuses")
+    ):
         return True
     said = {each["type"]: each["status"] for each in actual.get("conditions") or ()}
     return any(said.get(each["type"]) != each["status"] for each in wanted["conditions"])
@@ -97,16 +101,21 @@ def _conditions(pod: Pod, facts: Facts, *, phase: str, ready: bool, now: datetim
         "ContainersReady": readiness,
         "PodScheduled": (True, ""),
     }
-    had = {each["type"]: each for each in pod.status.get("conditions") or ()}
-    conditions: list[Json] = []
-    for kind, (true, reason) in wanted.items():
-        status = "True" if true else "False"
-        before = had.get(kind, {})
-        since = before.get("lastTransitionTime") if before.get("status") == status else None
-        condition = {"type": kind, "status": status, "lastTransitionTime": since or stamp(now)}
-        # An earlier reason goes only if the patch says so.
-        conditions.append(condition | {"reason": reason or None})
-    return conditions
+    had = {
+        (each["type"], each["status"]): each.get("lastTransitionTime")
+        for each in pod.status.get("conditions") or ()
+    }
+    moment = stamp(now)
+    return [
+        {
+            "type": kind,
+            "status": (status := "True" if true else "False"),
+            "lastTransitionTime": had.get((kind, status)) or moment,
+            # An earlier reason goes only if the patch says so.
+            "reason": reason or None,
+        }
+        for kind, (true, reason) in wanted.items()
+    ]
 
 
 def _not_ready_because(phase: str) -> str:
