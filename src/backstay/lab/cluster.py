@@ -63,7 +63,7 @@ _FLIGHTS = "flights"
 
 _PORT = 6443
 _SCHEDULABLE = "kubevirt.io/schedulable"
-_PATIENCE = 60.0
+PATIENCE = 60.0
 """Seconds, whatever the factor: a busy machine is not faster because timers are shorter."""
 
 _DEFINITIONS = Resource(
@@ -313,11 +313,11 @@ class LabCluster:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Waits for something to become true of the API or of what really runs."""
-        await self.embedded.until(holds, timeout=_PATIENCE)
+        await self.embedded.until(holds, timeout=PATIENCE)
 
     async def eventually(self, holds: Callable[[], bool]) -> None:
         """For what is true of a controller, which tells nobody: it is asked again and again."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             while not holds():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.25 * self.factor)
 

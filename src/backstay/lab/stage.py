@@ -14,7 +14,7 @@ from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
 from backstay.lab import guest_stage
-from backstay.lab.cluster import NAMESPACE, VAULT, LabCluster
+from backstay.lab.cluster import NAMESPACE, PATIENCE, VAULT, LabCluster
 from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.scenario import (
     API_SERVER,
@@ -163,7 +163,8 @@ class Stage:
         together = [each for each in everything if each.node and not in_order]
         for each in together:
             await self._create(each)
-        await self._running([name for each in together for name in _names(each)])
+        if together:
+            await self._running([name for each in together for name in _names(each)])
         for each in everything:
             if each not in together:
                 await self._create(each)
@@ -225,11 +226,15 @@ class Stage:
     async def _running(self, names: Iterable[str]) -> None:
         """Until all of them run at one moment, and the API knows it."""
         wanted, running = set(names), dict[Key, str]()
+        # Its own, because this waits for a few of hundreds of changes.
+        all_run = asyncio.Event()
 
         def note(pod: Stored, *, gone: bool = False) -> None:
             if not gone and (pod.object.get("status") or {}).get("phase") == "Running":
                 if pod.key not in running:
                     running[pod.key] = self.workload(pod.object)
+                    if wanted.issubset(running.values()):
+                        all_run.set()
             else:
                 running.pop(pod.key, None)
 
@@ -238,7 +243,8 @@ class Stage:
         try:
             for pod in store.all(PODS.label):
                 note(pod)
-            await self.cluster.until(lambda: wanted.issubset(running.values()))
+            async with asyncio.timeout(PATIENCE):
+                await all_run.wait()
         finally:
             release()
 
