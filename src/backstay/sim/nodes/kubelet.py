@@ -140,6 +140,10 @@ class Kubelet:
         """The pods that wait for their volumes, or for their network."""
         return [worker.pod for worker in self._workers.values() if worker.is_unprepared]
 
+    def is_unprepared(self, uid: str) -> bool:
+        worker = self._workers.get(uid)
+        return worker is not None and worker.is_unprepared
+
     def resolved(self, uid: str, mounts: tuple[Mount, ...]) -> None:
         """It is known what the pod's claims stand for."""
         if worker := self._workers.get(uid):
@@ -194,8 +198,9 @@ class Kubelet:
 
     def advance(self, now: float) -> float | None:
         """Does what is due; returns when there will be something to do again."""
-        for worker in list(self._workers.values()):
-            self._notice_exit(worker, now)
+        for uid, worker in list(self._workers.items()):
+            if worker.step in (Step.RUNNING, Step.STOPPING) and not self._runtime.runs(uid):
+                self._notice_exit(worker, now)
             if worker.due is not None and worker.due <= now:
                 self._act(worker, now)
                 self._note(worker)
@@ -270,8 +275,6 @@ class Kubelet:
         return max(1, seconds) * self._pace.second
 
     def _notice_exit(self, worker: _Worker, now: float) -> None:
-        if worker.step not in (Step.RUNNING, Step.STOPPING) or self._runtime.runs(worker.pod.uid):
-            return
         ended = self._runtime.ended(worker.pod.uid)
         again = worker.step is Step.RUNNING and _restartable(
             worker.pod, ended.code if ended else KILLED

@@ -36,7 +36,7 @@ from backstay.sim.nodes.nodestatus import (
 )
 from backstay.sim.nodes.runtime import Mount, Runtime
 from backstay.sim.nodes.telling_cache import TellingCache
-from backstay.sim.nodes.volumes import attached, resolve
+from backstay.sim.nodes.volumes import Drivers, attached, resolve
 from backstay.sim.nodes.wire import Json, OwnNode, Pod, node_projection, pod_projection
 
 _RETRY = 0.5
@@ -82,6 +82,7 @@ class KubeletProgram:
         self._pods: TellingCache[Pod] = TellingCache(self._wake)
         self._pods.subscribe(self._pod_changed)
         self._own_node: Cache[OwnNode] = Cache()
+        self._drivers: Drivers = {}
         self._preparing: set[str] = set()
         self._clearing: set[str] = set()
         self._reported_at: float | None = None
@@ -144,9 +145,6 @@ class KubeletProgram:
             except TimeoutError:
                 pass
 
-    def _is_unprepared(self, uid: str) -> bool:
-        return any(each.uid == uid for each in self._kubelet.unprepared())
-
     def _is_stuck(self, uid: str) -> bool:
         return self._devices is not None and self._devices.is_stuck(self._identity.name, uid)
 
@@ -170,11 +168,11 @@ class KubeletProgram:
         """Waits for the volumes of a pod and then for its network, for as long as it needs them."""
         wait, mounts = self._pace.mount_retry, None
         try:
-            while self._is_unprepared(pod.uid):
+            while self._kubelet.is_unprepared(pod.uid):
                 with contextlib.suppress(KubeError):
                     if mounts is None:
                         # What a claim is bound to is for good.
-                        mounts = await resolve(client, pod)
+                        mounts = await resolve(client, pod, self._drivers)
                     if mounts is not None:
                         self._kubelet.resolved(pod.uid, mounts)
                         if await self._is_mounted(client, pod, mounts):
@@ -196,7 +194,9 @@ class KubeletProgram:
         """Waits for the addresses of a pod, in a new sandbox: one of an earlier boot gives its own
         back before."""
         network, node = self._network, self._identity.name
-        while network is not None and not pod.spec.host_network and self._is_unprepared(pod.uid):
+        if network is None or pod.spec.host_network:
+            return
+        while self._kubelet.is_unprepared(pod.uid):
             try:
                 if (former := self._runtime.sandboxes.get(pod.uid)) is not None:
                     await network.remove(client, node, former)

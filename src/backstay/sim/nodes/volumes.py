@@ -6,7 +6,7 @@ A volume of a CSI driver has to be attached unless the driver says otherwise (CS
 use, so that nobody detaches it, and that it is attached.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound
@@ -24,7 +24,12 @@ def device_name(driver: str, handle: str) -> str:
     return f"kubernetes.io/csi/{driver}^{handle}"
 
 
-async def resolve(client: KubeClient, pod: Pod) -> tuple[Mount, ...] | None:
+Drivers: TypeAlias = dict[str, bool]
+"""Whether the volumes of each driver have to be attached: a driver says it for good, so a kubelet
+asks once."""
+
+
+async def resolve(client: KubeClient, pod: Pod, drivers: Drivers) -> tuple[Mount, ...] | None:
     """What the claims of a pod stand for; None while one of them is not bound."""
     mounts = []
     for claim in pod.claims:
@@ -32,7 +37,7 @@ async def resolve(client: KubeClient, pod: Pod) -> tuple[Mount, ...] | None:
         if found.get("status", {}).get("phase") != "Bound":
             return None
         volume = (await client.get(VOLUMES, found["spec"]["volumeName"])).json()
-        device = await _device(client, volume["spec"])
+        device = await _device(client, volume["spec"], drivers)
         mounts.append(Mount(volume["metadata"]["name"], device, not claim.read_only))
     return tuple(mounts)
 
@@ -44,14 +49,19 @@ def attached(status: Json, mounts: tuple[Mount, ...]) -> bool:
     return wanted <= there and wanted <= set(status.get("volumesInUse") or ())
 
 
-async def _device(client: KubeClient, spec: dict[str, Any]) -> str:
+async def _device(client: KubeClient, spec: dict[str, Any], drivers: Drivers) -> str:
     source = spec.get("csi")
     if source is None:
         return ""
+    driver = source["driver"]
+    if driver not in drivers:
+        drivers[driver] = await _has_to_be_attached(client, driver)
+    return device_name(driver, source["volumeHandle"]) if drivers[driver] else ""
+
+
+async def _has_to_be_attached(client: KubeClient, driver: str) -> bool:
     try:
-        driver = (await client.get(DRIVERS, source["driver"])).json()
+        found = (await client.get(DRIVERS, driver)).json()
     except NotFound:
-        driver = {}
-    if driver.get("spec", {}).get("attachRequired") is False:
-        return ""
-    return device_name(source["driver"], source["volumeHandle"])
+        return True
+    return found.get("spec", {}).get("attachRequired") is not False
