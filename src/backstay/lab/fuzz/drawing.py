@@ -18,6 +18,8 @@ _LOSSES = _DEATHS | {
     Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET, Do.CUT_REPLICATION
 }  # fmt: skip
 _AFTERMATH: Mapping[Do, float] = {
+    # An address that is another's now shows when its node is confirmed, by deeds done in vain.
+    Do.TAKE_ADDRESS: 38.0,
     **dict.fromkeys((Do.KILL_CONTROLLER, Do.START_CONTROLLER), 24.0),
     **dict.fromkeys(
         (Do.CONFIRM, Do.CONFIRM_OFF, Do.PUT_OUT, Do.REMEDIATE, Do.ARM, Do.BOOT, Do.HEAL, Do.THAW),

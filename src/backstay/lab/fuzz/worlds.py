@@ -6,6 +6,7 @@ one death then asks all their questions.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -187,13 +188,16 @@ def addressed(dice: Chance) -> Scenario:
 
 
 def _calico(dice: Chance) -> CalicoSpec:
-    return CalicoSpec(
-        families=weighted(dice, [(2, "v4"), (1, "both")]),
-        persistence=dice.happens(0.2),
-        strict=dice.happens(0.1),
-        cooldown=20 if dice.happens(0.1) else 0,
-        group=weighted(dice, [(2, "v1"), (1, "v3")]),
-    )
+    return CalicoSpec(families=weighted(dice, [(2, "v4"), (1, "both")]), **weighted(dice, _CALICO))
+
+
+_CALICO: Weighted[dict[str, Any]] = [
+    (16, {}),
+    (2, {"group": "v3"}),
+    (1, {"persistence": True}),
+    (1, {"strict": True, "cooldown": 20}),
+]
+"""Mostly as it comes: what is set otherwise keeps some of what could go wrong from happening."""
 
 
 def _addresses(dice: Chance, number: int, calico: CalicoSpec) -> tuple[str, ...]:
