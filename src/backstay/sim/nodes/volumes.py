@@ -26,7 +26,8 @@ def device_name(driver: str, handle: str) -> str:
 
 Drivers: TypeAlias = dict[str, bool]
 """Whether the volumes of each driver have to be attached: a driver says it for good, so a kubelet
-asks once."""
+asks once. Unlike a real one, it does not notice a driver that comes after the first of its volumes
+was used here: nobody brings drivers into a world that runs."""
 
 
 async def resolve(client: KubeClient, pod: Pod, drivers: Drivers) -> tuple[Mount, ...] | None:
