@@ -16,9 +16,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from backstay.apis.storage import ATTACHMENTS
-from backstay.control.guard import Freed, Guard
+from backstay.control.guard import Freed, Guard, Leave
 from backstay.decide.detach import Plan
-from backstay.kube.lease import Term
 from backstay.kube.resource import PODS
 from backstay.lab.cluster import NAMESPACE, LabCluster
 from backstay.lab.linstor_spec import LinstorSpec
@@ -134,8 +133,8 @@ def _noting_guard(done: dict[str, float]) -> type[Guard]:
     """Notes when the attachment of each volume was deleted."""
 
     class Noting(Guard):
-        async def _detach(self, decided: Plan, term: Term) -> Freed:
-            freed = await super()._detach(decided, term)
+        async def _detach(self, decided: Plan, leave: Leave) -> Freed:
+            freed = await super()._detach(decided, leave)
             now = asyncio.get_running_loop().time()
             done.update((attachment.pv, now) for attachment in decided.detach)
             return freed

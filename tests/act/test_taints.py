@@ -36,7 +36,7 @@ class Tainted:
             "n1",
             uid=uid or self.uid,
             boot_id=boot_id or self.boot_id,
-            not_after=math.inf,
+            leave=lambda: math.inf,
         )
 
     async def put_out_of_service(self) -> bool:
@@ -46,11 +46,11 @@ class Tainted:
             uid=self.uid,
             boot_id=self.boot_id,
             incident="i",
-            not_after=math.inf,
+            leave=lambda: math.inf,
         )
 
     async def take_off(self) -> bool:
-        return await taints.take_off(self.client, "n1", uid=self.uid, not_after=math.inf)
+        return await taints.take_off(self.client, "n1", uid=self.uid, leave=lambda: math.inf)
 
 
 def on_a_node(scene: Callable[[Tainted], Awaitable[None]]) -> None:

@@ -21,22 +21,22 @@ _TRIES = 5
 Json = dict[str, Any]
 Change = Callable[[Json], Json | None]
 """From the live node to what is to be patched; None if nothing is."""
+Leave = Callable[[], float]
+"""Until when it may be written; asked right before it is, because the node is read first."""
 
 
-async def put_on(
-    client: KubeClient, node: str, *, uid: str, boot_id: str, not_after: float
-) -> bool:
+async def put_on(client: KubeClient, node: str, *, uid: str, boot_id: str, leave: Leave) -> bool:
     """Keeps the scheduler away. False if this boot of the node of that uid is over."""
 
     def change(live: Json) -> Json | None:
         ours = {"key": TAINT, "effect": "NoSchedule"}
         return None if _has(live, TAINT) else _tainted(live, [*_taints(live), ours])
 
-    return await _rewrite(client, node, change, uid=uid, boot_id=boot_id, not_after=not_after)
+    return await _rewrite(client, node, change, uid=uid, boot_id=boot_id, leave=leave)
 
 
 async def put_out_of_service(
-    client: KubeClient, node: str, *, uid: str, boot_id: str, incident: str, not_after: float
+    client: KubeClient, node: str, *, uid: str, boot_id: str, incident: str, leave: Leave
 ) -> bool:
     """Has Kubernetes take everything from the node. False if this boot of it is over."""
 
@@ -50,10 +50,10 @@ async def put_out_of_service(
         patch["metadata"]["annotations"] = {OUT_OF_SERVICE_OURS: incident}
         return patch
 
-    return await _rewrite(client, node, change, uid=uid, boot_id=boot_id, not_after=not_after)
+    return await _rewrite(client, node, change, uid=uid, boot_id=boot_id, leave=leave)
 
 
-async def take_off(client: KubeClient, node: str, *, uid: str, not_after: float) -> bool:
+async def take_off(client: KubeClient, node: str, *, uid: str, leave: Leave) -> bool:
     """Both of ours. False if there is no node of that uid any more."""
 
     def change(live: Json) -> Json | None:
@@ -67,7 +67,7 @@ async def take_off(client: KubeClient, node: str, *, uid: str, not_after: float)
             patch["metadata"]["annotations"] = {OUT_OF_SERVICE_OURS: None}
         return patch
 
-    return await _rewrite(client, node, change, uid=uid, not_after=not_after)
+    return await _rewrite(client, node, change, uid=uid, leave=leave)
 
 
 async def _rewrite(
@@ -76,7 +76,7 @@ async def _rewrite(
     change: Change,
     *,
     uid: str,
-    not_after: float,
+    leave: Leave,
     boot_id: str | None = None,
 ) -> bool:
     for attempt in range(1, _TRIES + 1):
@@ -87,7 +87,7 @@ async def _rewrite(
         if patch is None:
             return True
         try:
-            await client.merge_patch(NODES, node, patch, manager=MANAGER, not_after=not_after)
+            await client.merge_patch(NODES, node, patch, manager=MANAGER, not_after=leave())
         except Conflict:
             if attempt == _TRIES:
                 raise

@@ -20,6 +20,8 @@
   any (``decide/succession.py``).
 * **Fences** of the storage are put up before there is proof, to get it (``decide/fencing.py``).
 * Every write carries the end of our term: a process that was stopped in between sends nothing.
+* What is under way ends (``Leave``) as soon as any look, also at another node, shows that people
+  have said something else meanwhile: that we are disarmed, or that it is not ours to do.
 * One intent is written before the first deed of a batch and one outcome after the last. What a
   crash leaves between them is settled by looking again, never by repeating.
 * Whatever fails with a conflict means that the world has changed: nothing is forced, the next
@@ -42,7 +44,7 @@ from backstay.decide.fencing import decide_fencing
 from backstay.decide.proof import words
 from backstay.decide.succession import to_be_succeeded
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import Conflict, KubeError, NotFound
+from backstay.kube.errors import Conflict, KubeError, NotFound, TooLate
 from backstay.kube.lease import Term
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.addresses import told as addresses_told
@@ -126,6 +128,22 @@ class Freed:
     outvoted: tuple[Attachment, ...] = ()
 
 
+@dataclass(frozen=True)
+class Leave:
+    """To do what was decided on a snapshot: while our term lasts, and while nobody here has seen
+    another configuration than the one in it."""
+
+    term: Term
+    observer: Observer
+    decided_on: Snapshot
+
+    def require(self) -> float:
+        """Until when. Raises ``TooLate`` if it must not be done any more."""
+        if self.observer.is_outdated(self.decided_on):
+            raise TooLate("the configuration has changed since this was decided")
+        return self.term.require()
+
+
 class Guard:
     """See the module."""
 
@@ -158,7 +176,7 @@ class Guard:
         await incident.intend(pods, epoch=term.epoch, not_after=term.require())
         if not await self._keep_scheduler_away(before, term):
             return Outcome(why=Reason.ProofExpired.because(node=node, because=_REPLACED))
-        marked = await self._mark(targets, term)
+        marked = await self._mark(targets, self._leave(before, term))
         told(Reason.BarrierRaised.because(node=node, count=marked))
         return await self._remove_what_is_proven(node, targets, term, told)
 
@@ -179,7 +197,7 @@ class Guard:
         # Both took a while, in which something of the node may have been heard.
         after = await self._observer.look_again(node)
         still = () if after is None else self._succeeded(after)
-        await self._mark(still, term)
+        await self._mark(still, self._leave(before, term))
         return still
 
     def _succeeded(self, snapshot: Snapshot) -> tuple[Workload, ...]:
@@ -206,9 +224,10 @@ class Guard:
         if decided.taint:
             names = (f"{TAINTED}/{facts.name}/{facts.uid}",)
         await incident.announce(Step.DETACH, names, epoch=term.epoch, not_after=term.require())
+        leave = self._leave(snapshot, term)
         if decided.taint:
-            return await self._put_out_of_service(facts, decided, incident, term)
-        return await self._detach(decided, term)
+            return await self._put_out_of_service(facts, decided, incident, leave)
+        return await self._detach(decided, leave)
 
     async def fence(
         self,
@@ -229,11 +248,11 @@ class Guard:
         about = {"node": facts.name, "incident": incident.row.key}
         names = tuple(f"{FENCES}/{fences.fence_name(each, **about)}/" for each in orders)
         await incident.announce(Step.FENCE, names, epoch=term.epoch, not_after=term.require())
-        said = []
+        said, leave = [], self._leave(snapshot, term)
         for order in orders:
             with contextlib.suppress(Conflict):
                 await fences.raise_fence(
-                    self._client, order, node_uid=facts.uid, not_after=term.require(), **about
+                    self._client, order, node_uid=facts.uid, not_after=leave.require(), **about
                 )
             addresses = ", ".join(order.addresses)
             about_it = {"driver": order.driver, "node": node, "addresses": addresses}
@@ -259,7 +278,10 @@ class Guard:
 
     async def let_go(self, node: str, *, uid: str, term: Term) -> None:
         """Takes our taints off a node that is back and clean."""
-        await taints.take_off(self._client, node, uid=uid, not_after=term.require())
+        await taints.take_off(self._client, node, uid=uid, leave=term.require)
+
+    def _leave(self, decided_on: Snapshot, term: Term) -> Leave:
+        return Leave(term, self._observer, decided_on)
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         now = asyncio.get_running_loop().time()
@@ -274,13 +296,13 @@ class Guard:
             facts.name,
             uid=facts.uid,
             boot_id=facts.boot_id,
-            not_after=term.require(),
+            leave=self._leave(before, term).require,
         )
 
-    async def _mark(self, targets: Sequence[Workload], term: Term) -> int:
+    async def _mark(self, targets: Sequence[Workload], leave: Leave) -> int:
         """How many of their pods are marked then: one that has changed meanwhile is not."""
         pods = [pod for workload in targets for pod in workload.pods]
-        done = await self._each([pod for pod in pods if not pod.marked], pod_verbs.mark, term)
+        done = await self._each([pod for pod in pods if not pod.marked], pod_verbs.mark, leave)
         return sum(pod.marked or pod.uid in done for pod in pods)
 
     async def _remove_what_is_proven(
@@ -292,8 +314,8 @@ class Guard:
             return Outcome(why=_why_not(node, after, self._decide))
         for evidence in proof.evidence:
             told(_proven(evidence))
-        owner = after.policy.owner_of(Job.ADDRESSES)
-        for why in await self._free_addresses(proof, owner, term):
+        owner, leave = after.policy.owner_of(Job.ADDRESSES), self._leave(after, term)
+        for why in await self._free_addresses(proof, owner, leave):
             told(why)
         removed: list[PodRef] = []
 
@@ -302,7 +324,7 @@ class Guard:
             removed.append(pod)
 
         gone = await self._each(
-            [pod for workload in proof.targets for pod in workload.pods], remove, term
+            [pod for workload in proof.targets for pod in workload.pods], remove, leave
         )
         released = tuple(
             workload for workload in proof.targets if all(pod.uid in gone for pod in workload.pods)
@@ -323,7 +345,9 @@ class Guard:
         )
         return Proof(grounds) if grounds else None
 
-    async def _free_addresses(self, proof: Proof, owner: Ownership, term: Term) -> tuple[Why, ...]:
+    async def _free_addresses(
+        self, proof: Proof, owner: Ownership, leave: Leave
+    ) -> tuple[Why, ...]:
         """Before the pods go, so that no new one has to wait for what its predecessor holds.
         Whatever comes of it, the pods go on: it is told, and no more than that."""
         free, others = self._claims(proof)
@@ -336,7 +360,7 @@ class Guard:
             for claim in others
             for each in claim.addresses
         ]
-        done = await self._take_back(free, term) if free else ()
+        done = await self._take_back(free, leave) if free else ()
         return (*notes, *addresses_told((*done, *kept)))
 
     def _claims(self, proof: Proof) -> tuple[list[AddressClaim], list[AddressClaim]]:
@@ -350,10 +374,10 @@ class Guard:
         return free, others
 
     async def _take_back(
-        self, claims: Sequence[AddressClaim], term: Term
+        self, claims: Sequence[AddressClaim], leave: Leave
     ) -> tuple[AddressOutcome, ...]:
         return await addresses.release(
-            self._client, claims, not_after=term.require(), at=self._wall.now()
+            self._client, claims, not_after=leave.require(), at=self._wall.now()
         )
 
     async def _holdings(self, node: str) -> Holdings:
@@ -375,7 +399,7 @@ class Guard:
         return plan(snapshot, self._decide(snapshot), owed, holdings, now, times=self._times)
 
     async def _put_out_of_service(
-        self, facts: NodeFacts, decided: Plan, incident: OpenIncident, term: Term
+        self, facts: NodeFacts, decided: Plan, incident: OpenIncident, leave: Leave
     ) -> Freed:
         done = await taints.put_out_of_service(
             self._client,
@@ -383,20 +407,20 @@ class Guard:
             uid=facts.uid,
             boot_id=facts.boot_id,
             incident=incident.row.key,
-            not_after=term.require(),
+            leave=leave.require,
         )
         if not done:
             return Freed(outcome=_REPLACED)
         return Freed(decided.settled, decided.said, "put out of service")
 
-    async def _detach(self, decided: Plan, term: Term) -> Freed:
+    async def _detach(self, decided: Plan, leave: Leave) -> Freed:
         """What has changed meanwhile, or could not be done, is left for the next look."""
         left: set[str] = set()
         ours: set[str] = set()
 
         async def one(attachment: Attachment) -> None:
             try:
-                await attachments.detach(self._client, attachment, not_after=term.require())
+                await attachments.detach(self._client, attachment, not_after=leave.require())
             except NotFound:
                 return
             except KubeError as error:
@@ -417,7 +441,7 @@ class Guard:
         self,
         pods: Iterable[PodRef],
         verb: Callable[..., Awaitable[None]],
-        term: Term,
+        leave: Leave,
     ) -> set[str]:
         """The uids for which it worked, or was done already. What failed for good reason (it
         changed) is left for the next look; any other failure is raised once all have been tried."""
@@ -426,7 +450,7 @@ class Guard:
 
         async def one(pod: PodRef) -> None:
             try:
-                await verb(self._client, pod, not_after=term.require())
+                await verb(self._client, pod, not_after=leave.require())
             except NotFound:
                 done.add(pod.uid)
             except Conflict as error:

@@ -6,7 +6,8 @@
 * **Start**: what was released and would stay down by its run strategy is started, if its policy
   says so. Whoever stopped or deleted it meanwhile is heeded.
 
-Every request carries the end of our term. What KubeVirt refuses is told, in its own words, and
+Every request carries the end of our term, and is made only while people say what they said when it
+was decided (``guard.Leave``). What KubeVirt refuses is told, in its own words, and
 asked again with the next look; none of these requests does harm if it is made twice.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from backstay.act import machines
+from backstay.control.guard import Leave
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.decide.failover import Action, Check, Verdict, decide
@@ -61,7 +63,7 @@ class Machines:
             return ""
         pods = [verdict.workload.pods[0] for verdict in verdicts]
         await incident.intend(pods, epoch=term.epoch, not_after=term.require())
-        move = partial(self._move, term=term, told=told)
+        move = partial(self._move, leave=Leave(term, self._observer, snapshot), told=told)
         await side_by_side(verdicts, move, at_once=_AT_ONCE)
         self._observer.look_up_again(node)
         return f"asked KubeVirt to move {len(verdicts)}"
@@ -71,16 +73,16 @@ class Machines:
         asked = self._asked.get(workload.key)
         return asked is None or now - asked >= self._times.fresh
 
-    async def _move(self, verdict: Verdict, *, term: Term, told: Told) -> None:
+    async def _move(self, verdict: Verdict, *, leave: Leave, told: Told) -> None:
         workload = verdict.workload
         self._asked[workload.key] = asyncio.get_running_loop().time()
         about = {"workload": workload, "node": workload.node}
         try:
             if verdict.action is Action.MIGRATE:
-                await self._migrate(workload, term)
+                await self._migrate(workload, leave)
                 told(Reason.MigrationRequested.because(**about))
             else:
-                await self._restart(workload, term)
+                await self._restart(workload, leave)
                 told(Reason.StopRequested.because(**about))
         except ApiError as error:
             if isinstance(error, Retryable):
@@ -98,14 +100,14 @@ class Machines:
         now = asyncio.get_running_loop().time()
         due = [each for each in due if self._is_due(each, now)]
         wanted = [w for w in due if is_due_to_start(w) and terms_of(w, policy).start]
-        start = partial(self._start, term=term, told=told)
+        start = partial(self._start, leave=Leave(term, self._observer, snapshot), told=told)
         await side_by_side(wanted, start, at_once=_AT_ONCE)
 
-    async def _start(self, workload: Workload, *, term: Term, told: Told) -> None:
+    async def _start(self, workload: Workload, *, leave: Leave, told: Told) -> None:
         self._asked[workload.key] = asyncio.get_running_loop().time()
         try:
             await machines.start(
-                self._client, workload.namespace, workload.name, not_after=term.require()
+                self._client, workload.namespace, workload.name, not_after=leave.require()
             )
         except NotFound:
             return
@@ -116,18 +118,18 @@ class Machines:
         else:
             told(Reason.StartRequested.because(workload=workload))
 
-    async def _migrate(self, workload: Workload, term: Term) -> None:
+    async def _migrate(self, workload: Workload, leave: Leave) -> None:
         await machines.migrate(
             self._client,
             workload.namespace,
             workload.name,
             launcher=workload.pods[0].uid,
-            not_after=term.require(),
+            not_after=leave.require(),
         )
 
-    async def _restart(self, workload: Workload, term: Term) -> None:
+    async def _restart(self, workload: Workload, leave: Leave) -> None:
         await machines.restart(
-            self._client, workload.namespace, workload.name, not_after=term.require()
+            self._client, workload.namespace, workload.name, not_after=leave.require()
         )
 
 

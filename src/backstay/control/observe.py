@@ -156,6 +156,10 @@ class Observer:
             or (watched.workloads or ()) is not snapshot.workloads
         )
 
+    def is_outdated(self, snapshot: Snapshot) -> bool:
+        """Whether people have said something else since, as far as anybody here knows."""
+        return self._operator.is_outdated(snapshot.policy)
+
     def is_lost(self, name: str) -> bool:
         """Whether only a sign of life, or another boot, can change where this node stands."""
         watched = self.watched.get(name)

@@ -17,7 +17,7 @@ import msgspec
 from backstay.apis.calico import V1, Block
 from backstay.apis.kubevirt import INSTANCES
 from backstay.control.failover import FailoverLoop
-from backstay.control.guard import Guard, Outcome, Proof
+from backstay.control.guard import Guard, Leave, Outcome, Proof
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
 from backstay.control.sweep import Sweeper
@@ -208,7 +208,7 @@ class GuardOfAnHeir(Guard):
 class WithoutPreconditions(Guard):
     left_out: ClassVar[frozenset[str]] = frozenset({"uid", "resource_version"})
 
-    async def _each(self, pods: Iterable[PodRef], verb: Verb, term: Term) -> set[str]:
+    async def _each(self, pods: Iterable[PodRef], verb: Verb, leave: Leave) -> set[str]:
         async def carelessly(client: KubeClient, pod: PodRef, *, not_after: float) -> None:
             named = {"uid": pod.uid, "resource_version": pod.version}
             kept: Any = {key: named[key] for key in named.keys() - self.left_out}
@@ -218,7 +218,7 @@ class WithoutPreconditions(Guard):
                 PODS, pod.name, namespace=pod.namespace, conditions=kept, not_after=not_after
             )
 
-        return await super()._each(pods, carelessly, term)
+        return await super()._each(pods, carelessly, leave)
 
 
 class WithoutUid(WithoutPreconditions):
@@ -230,8 +230,8 @@ class WithoutVersion(WithoutPreconditions):
 
 
 class WithoutGrace(Guard):
-    async def _mark(self, targets: Sequence[Workload], term: Term) -> int:
-        return await super()._mark([_as_if_granted(each) for each in targets], term)
+    async def _mark(self, targets: Sequence[Workload], leave: Leave) -> int:
+        return await super()._mark([_as_if_granted(each) for each in targets], leave)
 
 
 def _as_if_granted(workload: Workload) -> Workload:
@@ -256,7 +256,7 @@ class OverOthersTaints(Guard):
 
 
 class WithoutMark(Guard):
-    async def _mark(self, targets: Sequence[Workload], term: Term) -> int:
+    async def _mark(self, targets: Sequence[Workload], leave: Leave) -> int:
         return 0
 
     def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:
@@ -278,7 +278,7 @@ class Glancing(Observer):
 
 
 class WithoutFinalizers(Guard):
-    async def _each(self, pods: Iterable[PodRef], verb: Verb, term: Term) -> set[str]:
+    async def _each(self, pods: Iterable[PodRef], verb: Verb, leave: Leave) -> set[str]:
         async def by_force(client: KubeClient, pod: PodRef, *, not_after: float) -> None:
             if pod.marked:
                 stripped = {"metadata": {"finalizers": None}}
@@ -287,7 +287,7 @@ class WithoutFinalizers(Guard):
                 )
             await verb(client, pod, not_after=not_after)
 
-        return await super()._each(pods, by_force, term)
+        return await super()._each(pods, by_force, leave)
 
 
 class SweepsEverything(Sweeper):
@@ -319,11 +319,11 @@ class WithoutHandles(Guard):
     """Takes addresses back from whoever has them."""
 
     async def _take_back(
-        self, claims: Sequence[AddressClaim], term: Term
+        self, claims: Sequence[AddressClaim], leave: Leave
     ) -> tuple[AddressOutcome, ...]:
         items = (await self._client.list(V1.blocks)).json()["items"]
         blocks = [Block(each) for each in items]
-        return await super()._take_back([_as_if_of(claim, blocks) for claim in claims], term)
+        return await super()._take_back([_as_if_of(claim, blocks) for claim in claims], leave)
 
 
 def _as_if_of(claim: AddressClaim, blocks: Sequence[Block]) -> AddressClaim:

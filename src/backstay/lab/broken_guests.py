@@ -10,7 +10,7 @@ import msgspec
 
 from backstay.apis.kubevirt import INSTANCES
 from backstay.apis.machines import MIGRATIONS
-from backstay.control.guard import Guard, Outcome
+from backstay.control.guard import Guard, Leave, Outcome
 from backstay.control.machines import Machines
 from backstay.kube.lease import Term
 from backstay.kube.resource import PODS
@@ -70,7 +70,7 @@ class WithoutMoves(GuestSource):
 
 
 class MovingAgain(Machines):
-    async def _migrate(self, workload: Workload, term: Term) -> None:
+    async def _migrate(self, workload: Workload, leave: Leave) -> None:
         meta = {
             "generateName": "again-", "labels": {LAUNCHER_UID: workload.pods[0].uid},
         }  # fmt: skip
@@ -78,7 +78,7 @@ class MovingAgain(Machines):
             MIGRATIONS,
             {"metadata": meta, "spec": {"vmiName": workload.name}},
             namespace=workload.namespace,
-            not_after=term.require(),
+            not_after=leave.require(),
         )
 
 

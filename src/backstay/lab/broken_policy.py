@@ -3,7 +3,7 @@
 import msgspec
 
 from backstay.control.failover import FailoverLoop
-from backstay.control.guard import Guard, Outcome, Proof
+from backstay.control.guard import Guard, Leave, Outcome, Proof
 from backstay.control.incident import OpenIncident
 from backstay.decide.failover import CHAIN, Case, Check, Objection, Snapshot, is_it_a_storm
 from backstay.kube.lease import Term
@@ -36,8 +36,10 @@ class WithoutBounds(Unruly):
 
 
 class EverybodysAddresses(Guard):
-    async def _free_addresses(self, proof: Proof, owner: Ownership, term: Term) -> tuple[Why, ...]:
-        return await super()._free_addresses(proof, Ownership.OURS, term)
+    async def _free_addresses(
+        self, proof: Proof, owner: Ownership, leave: Leave
+    ) -> tuple[Why, ...]:
+        return await super()._free_addresses(proof, Ownership.OURS, leave)
 
 
 class Forgetful(FailoverLoop):

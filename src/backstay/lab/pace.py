@@ -92,8 +92,7 @@ class Pace:
         if restores.last_at != self._restored_at:
             self._restored_at = restores.last_at
             self._moves.clear()
-        live = self._witness.stored(NODES.label, node) or {}
-        boot = str(((live.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
+        boot = _boot(self._witness.stored(NODES.label, node) or {})
         moves = self._moves.setdefault(workload, {})
         known = (node, boot) in moves
         moves[node, boot] = self._witness.signs.renewed_at(node)
@@ -111,12 +110,14 @@ class Pace:
         return len(down) > most_silent(spec, len(nodes)) and not is_lifted(spec, self._witness)
 
     def _is_down(self, node: Json, now: float) -> bool:
-        """Silent, and not all done for it."""
+        """Silent, and not all done for it. What was done stays done if somebody takes our taint off
+        afterwards."""
         since = max(self._began, self._witness.signs.renewed_at(_name(node)))
         if now - since < _SILENT * self._witness.factor:
             return False
         tainted = any(each["key"] == TAINT for each in node["spec"].get("taints") or ())
-        return not tainted or self._has_work(_name(node))
+        ours = tainted or any((_name(node), _boot(node)) in each for each in self._moves.values())
+        return not ours or self._has_work(_name(node))
 
     def _has_work(self, node: str) -> bool:
         """Whether something is there that is for us to move, beyond any doubt."""
@@ -150,6 +151,10 @@ def _is_of_a_kind_that_moves(pod: Json) -> bool:
     kept = (meta.get("labels") or {}).get(PROTECT) == "false"
     over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return bool(owners & _KINDS) and not kept and not over
+
+
+def _boot(node: Json) -> str:
+    return str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
 
 
 def _name(node: Json) -> str:

@@ -160,6 +160,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fence_secrets: Mapping[str, str] = {}
     """By driver, where a volume does not tell: ``namespace/name``."""
     owners: Mapping[Job, Ownership] = {}
+    version: str = ""
+    """Of the configuration that says so; empty if there is none."""
     rules: tuple[AvailabilityRule, ...] = ()
     unread: Mapping[str, str] = {}
     """By namespace: why one of its policies is not known, so that nobody knows what its owners

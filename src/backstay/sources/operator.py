@@ -38,6 +38,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound, Undecodable
 from backstay.kube.projection import Unreadable
 from backstay.kube.reflector import Reflector
+from backstay.kube.versions import is_older
 from backstay.model.evidence import Confirmation
 from backstay.model.moments import moment_of
 from backstay.model.policy import AvailabilityRule, Mode, Policy
@@ -66,6 +67,9 @@ class OperatorSource:
         """What each confirmation says, by its uid, and the row that it was read from."""
         self._rules: tuple[AvailabilityRule, ...] | None = None
         self._policy: tuple[ConfigRow | None, str, Policy] | None = None
+        self._newest = ""
+        """The version of the configuration that was seen last, by a watch or by any look."""
+        self.configs.subscribe(self._config_changed)
         self.confirmed.subscribe(self._confirmation_changed)
         self.asked.subscribe(self._wish_changed)
 
@@ -108,6 +112,11 @@ class OperatorSource:
         rows = [await self._read_confirmation(row) for row in self.confirmed.by_index("node", node)]
         return policy, tuple(self._confirmation(row) for row in rows if row is not None)
 
+    def is_outdated(self, policy: Policy) -> bool:
+        """Whether we have seen another configuration since, or that the API has gone back in time:
+        what is decided about one node is void once a look at another shows that."""
+        return (policy.version, policy.rolled_back) != (self._newest, self._past.words)
+
     def _in_time(self, policy: Policy) -> Policy:
         """What holds of it in an API that may have gone back in time."""
         return msgspec.structs.replace(policy, rolled_back=self._past.words)
@@ -116,11 +125,15 @@ class OperatorSource:
         try:
             reply = await self._client.get(CONFIGS, CONFIG_NAME)
         except NotFound:
+            self._newest = ""
             return None
         try:
-            return config_row(reply.into(Config))
+            row: ConfigRow | None = config_row(reply.into(Config))
         except Undecodable:
-            return self.configs.get(CONFIG_NAME)
+            row = self.configs.get(CONFIG_NAME)
+        # Also an older one: then the API was rolled back.
+        self._newest = "" if row is None else row.version
+        return row
 
     async def _read_wishes(self) -> "Wishes":
         """What owners ask for, anew: there are few, and one list serves all namespaces."""
@@ -164,6 +177,12 @@ class OperatorSource:
 
     def _without_a_good_one(self, bad: Iterable[Unreadable]) -> list[Unreadable]:
         return [each for each in bad if self.asked.get(each.key) is None]
+
+    def _config_changed(self, _old: ConfigRow | None, new: ConfigRow | None) -> None:
+        if new is None:
+            self._newest = ""
+        elif not is_older(new.version, self._newest):
+            self._newest = new.version
 
     def _wish_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
         self._rules = self._policy = None
@@ -218,6 +237,7 @@ def policy_of(row: ConfigRow | None, now: datetime, wishes: Wishes = NO_WISHES) 
             driver: f"{secret.namespace}/{secret.name}" for driver, secret in fences.secrets.items()
         },
         owners=spec.owners,
+        version=row.version,
         rules=wishes.rules,
         unread=wishes.unread,
     )
