@@ -265,7 +265,8 @@ def _handed_over(
             kept.append({**entry, "fieldsV1": left})
     if mine:
         kept.append(_entry(owner, Claim(owner.version, now, mine)))
-        if len(kept) > 1 and _place(kept[-2]) > _place(kept[-1]):
+        # Whoever wrote last is last, unless somebody else wrote in the same second.
+        if len(kept) > 1 and kept[-2].get("time", "") >= now:
             kept.sort(key=_place)
     return kept if len(kept) <= _MOST_UPDATERS else _written(_capped(_read(kept)))
 

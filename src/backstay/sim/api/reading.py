@@ -127,7 +127,6 @@ class Watcher(Feed):
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial = query.flag("sendInitialEvents")
         self._seconds = query.number("timeoutSeconds") or WATCH_SECONDS
-        self._tested: dict[Key, tuple[Stored | None, bool]] = {}
         self._waiting: list[bytes] = []
         self._idle: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -174,10 +173,10 @@ class Watcher(Feed):
         """By whether the object matched before and matches now: a watcher sees only its own."""
         if commit.version <= self._after:
             return
-        if self._test is everything:
-            before, now = commit.before is not None, not commit.deleted
-        else:
-            before, now = self._matched(commit)
+        before, now = commit.before is not None, not commit.deleted
+        if self._test is not everything:
+            before = commit.before is not None and self._test(commit.before.object)
+            now = now and self._test(commit.after.object)
         if now:
             line = commit.after.line(self._head, b"MODIFIED" if before else b"ADDED")
         elif not before:
@@ -199,18 +198,6 @@ class Watcher(Feed):
     def _wake(self) -> None:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
-
-    def _matched(self, commit: Commit) -> tuple[bool, bool]:
-        """Whether the object matched before the commit, and whether it does now. Each state is
-        tested once: most that are "before" were "now" in the last commit."""
-        tested, did = self._tested.pop(commit.after.key, (None, False))
-        if tested is not commit.before:
-            did = commit.before is not None and self._test(commit.before.object)
-        if commit.deleted:
-            return did, False
-        does = self._test(commit.after.object)
-        self._tested[commit.after.key] = (commit.after, does)
-        return did, does
 
     async def _read(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()

@@ -31,8 +31,6 @@ _VALUE_RULE = (
     "  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
-_LabelTest = Callable[[Mapping[str, str]], bool]
-
 
 def everything(_obj: Object) -> bool:
     return True
@@ -47,8 +45,7 @@ def select(info: KindInfo, labels: str, fields: str) -> Test:
 def _selection(selectable: tuple[str, ...], labels: str, fields: str) -> Test:
     tests: list[Test] = []
     if labels:
-        by_label = _parse_labels(labels)
-        tests.append(lambda obj: by_label(obj["metadata"].get("labels") or {}))
+        tests.append(_parse_labels(labels))
     if fields:
         tests.append(_parse_fields(selectable, fields))
     if len(tests) == 1:
@@ -56,10 +53,10 @@ def _selection(selectable: tuple[str, ...], labels: str, fields: str) -> Test:
     return lambda obj: all(test(obj) for test in tests)
 
 
-def _parse_labels(text: str) -> _LabelTest:
+def _parse_labels(text: str) -> Test:
     """Equality and set requirements, joined by commas. Raises a ``Refusal`` (400)."""
     tokens = _tokens(text)
-    tests: list[_LabelTest] = []
+    tests: list[Test] = []
     if tokens and not _begins(tokens[0]):
         raise bad_request(_found(tokens[0], "!, identifier, or 'end of string'"))
     while tokens:
@@ -71,7 +68,7 @@ def _parse_labels(text: str) -> _LabelTest:
             raise bad_request(_found(separator, "',' or 'end of string'"))
         if not tokens or not _begins(tokens[0]):
             raise bad_request(_found(tokens[0] if tokens else "", "identifier after ','"))
-    return tests[0] if len(tests) == 1 else lambda labels: all(test(labels) for test in tests)
+    return tests[0] if len(tests) == 1 else lambda obj: all(test(obj) for test in tests)
 
 
 def _tokens(text: str) -> list[str]:
@@ -95,29 +92,42 @@ def _begins(token: str) -> bool:
     return _is_word(token) or token in _NEGATION
 
 
-def _requirement(tokens: list[str]) -> _LabelTest:
+def _requirement(tokens: list[str]) -> Test:
     if tokens[0] == "!":
         tokens.pop(0)
         key = _key(tokens)
-        return lambda labels: key not in labels
+        return lambda obj: key not in _labels(obj)
     key = _key(tokens)
     if not tokens or tokens[0] == ",":
-        return lambda labels: key in labels
+        return lambda obj: key in _labels(obj)
     operator = tokens.pop(0)
     if operator in ("=", "=="):
-        value = _value(tokens, key)
-        return lambda labels: labels.get(key) == value
+        return _equality(key, _value(tokens, key))
     if operator == "!=":
         value = _value(tokens, key)
-        return lambda labels: labels.get(key) != value
+        return lambda obj: _labels(obj).get(key) != value
     if operator in ("in", "notin"):
         values = _values(tokens, key)
         if operator == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: labels.get(key) not in values
+            return lambda obj: _labels(obj).get(key) in values
+        return lambda obj: _labels(obj).get(key) not in values
     if operator in (">", "<"):
         return _comparison(key, operator, _exact(tokens))
     raise _unparsable(_found(operator, "in, notin, =, ==, !=, gt, lt"))
+
+
+def _labels(obj: Object) -> Mapping[str, str]:
+    found: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return found
+
+
+def _equality(key: str, value: str) -> Test:
+    def test(obj: Object) -> bool:
+        # Nearly all selectors are of this kind, and every commit is held against all of them.
+        meta = obj["metadata"]
+        return "labels" in meta and key in meta["labels"] and meta["labels"][key] == value
+
+    return test
 
 
 def _key(tokens: list[str]) -> str:
@@ -194,7 +204,7 @@ def _values(tokens: list[str], key: str) -> frozenset[str]:
     return frozenset(_checked(value, key, n) for n, value in enumerate(sorted(set(values))))
 
 
-def _comparison(key: str, operator: str, value: str) -> _LabelTest:
+def _comparison(key: str, operator: str, value: str) -> Test:
     if not re.fullmatch(r"-?\d+", value):
         raise bad_request(
             f'unable to parse requirement: values[0]: Invalid value: "{value}": '
@@ -202,8 +212,8 @@ def _comparison(key: str, operator: str, value: str) -> _LabelTest:
         )
     bound = int(value)
 
-    def test(labels: Mapping[str, str]) -> bool:
-        found = labels.get(key, "")
+    def test(obj: Object) -> bool:
+        found = _labels(obj).get(key, "")
         if not re.fullmatch(r"-?\d+", found):
             return False
         return int(found) > bound if operator == ">" else int(found) < bound

@@ -137,7 +137,6 @@ class Store:
         self._everything: list[_Following] = []
         self._undelivered: deque[Commit] = deque()
         self._is_delivering = False
-        self._forgotten = first_version
         self.version = first_version
 
     def get(self, storage: str, key: Key) -> Stored | None:
@@ -159,8 +158,8 @@ class Store:
         """What ``all`` would have said at ``version``. Raises ``Expired``."""
         if version >= self.version:
             return self.all(storage)
-        if version < self._forgotten:
-            raise Expired(version, self._forgotten)
+        if version < (oldest := self._forgotten):
+            raise Expired(version, oldest)
         then = dict(self._objects[storage])
         for commit in reversed(self._history):
             if commit.version <= version:
@@ -175,8 +174,8 @@ class Store:
 
     def since(self, storage: str, version: int) -> Iterator[Commit]:
         """The commits after ``version``. Raises ``Expired``."""
-        if version < self._forgotten:
-            raise Expired(version, self._forgotten)
+        if version < (oldest := self._forgotten):
+            raise Expired(version, oldest)
         found: list[Commit] = []
         # From the end, because most who resume have missed little.
         for commit in reversed(self._history):
@@ -185,6 +184,11 @@ class Store:
             if commit.storage == storage:
                 found.append(commit)
         return reversed(found)
+
+    @property
+    def _forgotten(self) -> int:
+        """The version up to which nothing is known of the past."""
+        return self._history[0].version - 1 if self._history else self.version
 
     def next_version(self) -> int:
         """The version that the next commit will have; objects carry it inside."""
@@ -208,7 +212,6 @@ class Store:
     def compact(self) -> None:
         """Forgets the history, as etcd does every five minutes."""
         self._history.clear()
-        self._forgotten = self.version
 
     def snapshot(self) -> Snapshot:
         return Snapshot(self.version, {each: dict(all) for each, all in self._objects.items()})
@@ -221,7 +224,7 @@ class Store:
         self._sorted.clear()
         self._listed.clear()
         self._history.clear()
-        self._forgotten = self.version = snapshot.version
+        self.version = snapshot.version
 
     def follow_each(self, storages: Iterable[str], follower: Follower) -> Callable[[], None]:
         """``follow`` for several kinds. Most commits are of kinds that one does not care for."""
@@ -259,8 +262,6 @@ class Store:
         self.version = commit.version
         if commit.before is None or commit.deleted:
             self._sorted.pop(commit.storage, None)
-        if len(self._history) == self._history.maxlen:
-            self._forgotten = self._history[0].version
         self._history.append(commit)
         self._listed[commit.storage] = None
         if self._is_delivering:
