@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Generator
 from functools import lru_cache
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -196,9 +196,8 @@ class Projection(Generic[W, R]):
 
     def __init__(self, wire: type[W], row: Callable[[W], R]) -> None:
         self._row = row
-        self._object: msgspec.json.Decoder[W] = msgspec.json.Decoder(wire)
-        self._list: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_list_of(wire))
-        self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_event_of(wire))
+        self._object: msgspec.json.Decoder[W]
+        self._object, self._list, self._event = _decoders(cast(Any, wire))
 
     def page(self, body: bytes, *, call: str) -> Page[R]:
         """A LIST's answer. Raises ``Undecodable`` only when it is no list at all."""
@@ -300,6 +299,15 @@ def _bookmark_change(bookmark: _Bookmark) -> Change[Any]:
     meta = bookmark.metadata
     complete = (meta.annotations or {}).get(_INITIAL_EVENTS_END) == "true"
     return Change("BOOKMARK", meta.resource_version, complete=complete)
+
+
+# To make them takes as long as to decode a thousand objects, and whoever flattens one kind of
+# object in a way of its own, as each of many nodes does, makes a projection of its own.
+@lru_cache(maxsize=256)
+def _decoders(wire: Any) -> tuple[msgspec.json.Decoder[Any], ...]:
+    """Of one object, of a list of them, and of an event."""
+    kinds = (wire, _list_of(wire), _event_of(wire))
+    return tuple(msgspec.json.Decoder(kind) for kind in kinds)
 
 
 def _list_of(wire: Any) -> Any:
