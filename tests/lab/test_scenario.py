@@ -63,6 +63,7 @@ def test_a_scenario_that_is_a_value_can_be_written() -> None:
         ("till, node: n2", "till, node: n9", "workloads.vms[0].node: there is no node n9."),
         ("do: kill, node: n2", "do: kill", "mine.yaml: steps[0].node: kill needs one."),
         ("do: kill, node", "do: arm, node", "mine.yaml: steps[0].node: arm has none."),
+        ("do: kill, node: n2", "do: configure", "mine.yaml: steps[0].config: configure needs one."),
         ("backstay-1", "backstay-2", "steps[1].controller: there is no controller backstay-2."),
         ("[till]", "[tilt]", "mine.yaml: expect.recovered: there is no workload tilt."),
         ("at: 5,", "at: 500,", "steps[0].at: it is to be between 0 and the end, which is at 120."),

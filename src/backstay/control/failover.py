@@ -256,6 +256,8 @@ class FailoverLoop:
         incident = await self._incident_of(snapshot, term)
         moments: list[Why] = []
         told = partial(self._note, snapshot, moments)
+        if incident.is_given_up(decision):
+            told(Reason.NoLongerOurs.because(node=name))
         await self._witnesses.bring_back(snapshot, incident, term=term, told=told)
         outcome, freed = Outcome(), await self._free(snapshot, decision, incident, moments, term)
         if decision.releases:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from backstay.apis.backstay import IncidentRow
-from backstay.decide.failover import Decision, Snapshot
+from backstay.decide.failover import Action, Decision, Snapshot
 from backstay.kube.lease import Term
 from backstay.model.incident import Intent, Progress, StageTime, Step, WorkloadRecord
 from backstay.model.reasons import Why
@@ -46,6 +46,15 @@ class OpenIncident:
         """Whether anything is left that will or should still happen."""
         ends = (Progress.LEFT, Progress.RECOVERED, Progress.STAYS_DOWN)
         return any(record.progress not in ends for record in self.row.status.workloads)
+
+    def is_given_up(self, decision: Decision) -> bool:
+        """Whether something that was announced, begun and cut off is not ours to finish."""
+        intent = telling.unsettled(self.row.status)
+        if intent is None or intent.step is not Step.BARRIER:
+            return False
+        begun = {name.rpartition("/")[2] for name in intent.pods}
+        left = (each.workload for each in decision.verdicts if each.action is Action.LEAVE)
+        return any(pod.marked and pod.uid in begun for workload in left for pod in workload.pods)
 
     def uids(self) -> set[str]:
         """Of all pods that were marked or removed on account of it."""

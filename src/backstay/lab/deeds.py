@@ -112,6 +112,7 @@ class Deeds:
             Do.DISARM: self._disarm,
             Do.OBSERVE: self._observe,
             Do.DELETE_CONFIG: self._delete_config,
+            Do.CONFIGURE: self._configure,
             Do.RELEASE_STORM: self._release_storm,
             Do.SAY_WHAT_WE_DO_NOT_KNOW: lambda _: policy_deeds.say_more(self._client, NAMESPACE),
             Do.KILL_CONTROLLER: self._kill_controller,
@@ -240,6 +241,10 @@ class Deeds:
     async def _delete_config(self, _step: Step) -> str:
         await self._client.delete(CONFIGS, CONFIG_NAME)
         return "deletes the configuration of Backstay"
+
+    async def _configure(self, step: Step) -> str:
+        await self._stage.configure(**step.config)
+        return f"changes the configuration of Backstay: {msgspec.json.encode(step.config).decode()}"
 
     async def _release_storm(self, step: Step) -> str:
         until = self._cluster.witness.wall_now() + timedelta(seconds=step.seconds)
@@ -534,7 +539,7 @@ _OF_API = frozenset({Do.KILL_API, Do.START_API})
 
 _OF_PEOPLE = frozenset({
     Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.PUT_OUT, Do.PUT_BACK, Do.CORDON,
-    Do.UNCORDON, Do.ARM, Do.RELEASE_STORM, Do.SAY_WHAT_WE_DO_NOT_KNOW,
+    Do.UNCORDON, Do.ARM, Do.RELEASE_STORM, Do.SAY_WHAT_WE_DO_NOT_KNOW, Do.CONFIGURE,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,

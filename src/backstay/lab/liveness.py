@@ -36,7 +36,7 @@ from backstay.decide.failover import Check
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.linstor_rules import is_replaceable
-from backstay.lab.policy_rules import wants_more_than_a_word
+from backstay.lab.policy_rules import OURS, owner_of, wants_more_than_a_word
 from backstay.lab.terms import NOBODYS, Term, term_of
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model import labels
@@ -253,8 +253,8 @@ class Patience:
                 yield RECOVERED, uid, f"{name} is still on {node}, whose death is proven"
             # LINSTOR's controller is only marked, as Kubernetes does it a few minutes later.
             marked = meta.get("deletionTimestamp") and not is_replaceable(pod)
-            # What its owner has taken out of our hands by then is the owner's to remove.
-            if marked and self._was_touched(pod) and not _is_kept_from_us(pod):
+            # What was taken out of our hands by then is for somebody else to remove.
+            if marked and self._was_touched(pod) and not self._is_kept_from_us(pod):
                 yield TERMINATING, uid, f"{name} is Terminating on {node}, and nobody removes it"
 
     def _should_be_gone(self, record: Json | None) -> bool:
@@ -270,6 +270,12 @@ class Patience:
         gone = (self._witness.removed(uid) for uid in owners)
         marked_by_us = self._witness.marked_by_us(meta["uid"])
         return marked_by_us or any(each is not None and each.by_us for each in gone)
+
+    def _is_kept_from_us(self, pod: Json) -> bool:
+        """By its owner, or because the configuration gives the job to somebody else."""
+        config = self._witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}
+        kept = (pod["metadata"].get("labels") or {}).get(labels.PROTECT) == "false"
+        return kept or owner_of("failover", config["spec"]) != OURS
 
     def _untold(self, node: str) -> Iterator[_Unkept]:
         if self._searched.get(node) == self._changes:
@@ -398,10 +404,6 @@ def _is_protected_kind(pod: Json) -> bool:
         each.get("controller") and each["kind"] in kinds
         for each in pod["metadata"].get("ownerReferences") or ()
     )
-
-
-def _is_kept_from_us(pod: Json) -> bool:
-    return (pod["metadata"].get("labels") or {}).get(labels.PROTECT) == "false"
 
 
 def _is_over(pod: Json) -> bool:

@@ -34,7 +34,7 @@ from backstay.sim.api.label_selectors import selects
 
 Json = Mapping[str, Any]
 
-_OURS = "Ours"
+OURS = "Ours"
 _STRENGTHS = tuple(map(str, Strength))
 """The strongest first."""
 
@@ -50,10 +50,15 @@ def one_owner(happening: Happening, witness: Witness) -> str | None:
     assert isinstance(happening, Asked)
     look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
     spec = look.stored.object["spec"] if look is not None and look.stored is not None else {}
-    owner = (spec.get("owners") or {}).get(job, _OURS)
-    if owner == _OURS:
+    owner = owner_of(job, spec)
+    if owner == OURS:
         return None
     return f"{happening.key[1]} was to be changed, and {job} is not ours to do ({owner})"
+
+
+def owner_of(job: str, spec: Json) -> str:
+    """By what stands in a BackstayConfig."""
+    return str((spec.get("owners") or {}).get(job, OURS))
 
 
 def _job(happening: Happening) -> str | None:

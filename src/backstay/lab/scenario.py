@@ -237,7 +237,8 @@ _NEEDS: Mapping[Do, str] = {
 
 
 class Step(_Part, frozen=True, kw_only=True):
-    """``at``: not before. See the module for ``after`` and ``after_writes``."""
+    """``at``: not before. See the module for ``after`` and ``after_writes``. ``config`` is as a
+    person would write it into the ``spec`` of the BackstayConfig."""
 
     at: float
     do: Do
@@ -247,6 +248,7 @@ class Step(_Part, frozen=True, kw_only=True):
     workload: str = ""
     peer: str = ""
     what: What | None = None
+    config: dict[str, Any] = {}
     seconds: float = 0.0
     times: int = 1
     after: After | None = None
@@ -527,6 +529,8 @@ def _wrong_verb(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "do", f"{step.do} needs linstor"
     if (step.what is not None) is not (step.do is Do.LINSTOR):
         yield "what", f"{step.do} {'has none' if step.what else 'needs one'}"
+    if bool(step.config) is not (step.do is Do.CONFIGURE):
+        yield "config", f"{step.do} {'has none' if step.config else 'needs one'}"
     if bool(step.peer) is not (step.do in _BETWEEN_TWO):
         yield "peer", f"{step.do} {'has none' if step.peer else 'needs one'}"
     elif step.peer and (step.peer not in scenario.nodes or step.peer == step.node):

@@ -50,6 +50,8 @@ class Do(StrEnum):
     """For ``seconds``."""
     OBSERVE = "observe"
     DELETE_CONFIG = "delete-config"
+    CONFIGURE = "configure"
+    """Somebody changes in the configuration what ``config`` names."""
     SAY_WHAT_WE_DO_NOT_KNOW = "say-what-we-do-not-know"
     """Somebody installs definitions that are newer than we are, and asks by a policy for a proof
     that we have never heard of, or to be left alone."""

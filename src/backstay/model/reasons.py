@@ -67,8 +67,10 @@ class Reason(Catalogue):
         "prove that its guests stopped: a node that is only cut off still runs them.",
     )
     NodeRecovered = Entry(
-        "{node} is down, and nothing is left to do: what can run elsewhere does.",
-        "The failover is complete. The node keeps its taint until it comes back clean.",
+        "{node} is down, and nothing is left for us to do.",
+        "The failover is complete: what was ours to restart runs elsewhere, and the incident says "
+        "why whatever else is down was left alone. The node keeps its taint until it comes back "
+        "clean.",
         "repair or replace {node}",
     )
     NodeReturned = Entry(
@@ -203,8 +205,9 @@ class Reason(Catalogue):
     NoLongerOurs = Entry(
         "What was to be released from {node} is no longer there, or no longer ours to release.",
         "Between the barrier and the removal its owner has kept it from us, deleted it, or it has "
-        "ended. Nothing was removed. A pod that was marked as deleted before stays Terminating "
-        "until its node is back, or until its owner removes it.",
+        "ended; or the configuration has given the job to another program, or to nobody. Nothing "
+        "was removed. A pod that was marked as deleted before stays Terminating until its node is "
+        "back, or until its owner or that program removes it.",
         "kubectl get pods -A --field-selector spec.nodeName={node}",
     )
     AlreadyEnded = Entry(
