@@ -89,29 +89,33 @@ class _Walk:
     def value(self, value: Any, schema: Schema, place: _Place) -> Any:
         if value is None:
             return None
-        resolved = schema if schema.ref is None else self._types.resolve(schema)
+        resolved = schema
+        if schema.ref is not None:
+            if schema.ref in DECODERS:
+                # Some types with a name of their own decode themselves.
+                return _decoded_by(DECODERS[schema.ref], value)
+            resolved = self._types.resolve(schema)
         if resolved.fields is not None:
             if type(value) is not dict:
                 raise _mismatch(value, schema, place)
             inside: _Place = (place, "struct", schema.ref) if schema.ref else place
             return self._struct(value, resolved.fields, inside)
         if resolved.map is not None:
-            below = resolved.map
             if type(value) is not dict:
                 raise _mismatch(value, schema, place)
-            if (
-                below.type == _TEXT
-                and below.format is None
-                and _TEXTS.issuperset(map(type, value.values()))
-            ):
-                return value
-            return {k: self.value(v, below, (place, "key", k)) for k, v in value.items()}
+            return self._map(value, resolved.map, place)
         if resolved.list is not None:
             below = resolved.list
             if type(value) is not list:
                 raise _mismatch(value, schema, place)
             return [self.value(v, below, (place, "item", n)) for n, v in enumerate(value)]
         return _plain(value, schema, resolved, place)
+
+    def _map(self, value: Object, below: Schema, place: _Place) -> Object:
+        plain = below.type == _TEXT and below.format is None
+        if plain and _TEXTS.issuperset(map(type, value.values())):
+            return value
+        return {k: self.value(v, below, (place, "key", k)) for k, v in value.items()}
 
     def _struct(self, value: Object, fields: dict[str, Schema], place: _Place) -> Object:
         kept = {}
@@ -130,11 +134,7 @@ class _Walk:
 
 
 def _plain(value: Any, schema: Schema, resolved: Schema, place: _Place) -> Any:
-    if schema.ref is not None:
-        # Types with a name of their own decode themselves.
-        decode = DECODERS.get(schema.ref)
-        return value if decode is None else _decoded_by(decode, value)
-    if resolved.type in _ACCEPTED:
+    if schema.ref is None and resolved.type in _ACCEPTED:
         if not _fits(value, resolved):
             raise _mismatch(value, schema, place)
         if resolved.format == "byte":

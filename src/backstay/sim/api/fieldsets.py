@@ -91,20 +91,18 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def _joined(left: FieldSet, right: FieldSet) -> FieldSet:
     result: FieldSet | None = None
-    for element, theirs in right.items():
-        ours = left.get(element)
-        if ours is None:
-            node = theirs
-        elif ours == theirs:
-            continue
-        elif ours and theirs:
-            node = _joined(ours, theirs)
-        else:
-            node = as_member(ours or theirs)
-        if node is not ours:
-            if result is None:
-                result = dict(left)
-            result[element] = node
+    for element in right:
+        node = right[element]
+        if element in left:
+            ours, theirs = left[element], node
+            if ours == theirs:
+                continue
+            node = _joined(ours, theirs) if ours and theirs else as_member(ours or theirs)
+            if node is ours:
+                continue
+        if result is None:
+            result = dict(left)
+        result[element] = node
     if result is None:
         return left
     return result if len(result) == len(left) else ordered(result)
@@ -125,11 +123,11 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     What is below a member of ``right`` stays: it is a member of its own.
     """
     result: FieldSet | None = None
-    for element, theirs in right.items():
+    for element in right:
         if element not in left:
             continue
         ours = left[element]
-        node = _remaining(ours, theirs)
+        node = _remaining(ours, right[element])
         if node is ours:
             continue
         if result is None:

@@ -260,12 +260,12 @@ def _compare_maps(old: Object, new: Object, shape: Shape) -> Nodes:
                 written["f:" + key] = put
             if gone is not None:
                 removed["f:" + key] = gone
-    for key, value in old.items():
+    for key in old:
         if key not in new:
-            removed["f:" + key] = _whole(value, shape.children[key] or shape.free)
+            removed["f:" + key] = _whole(old[key], shape.children[key] or shape.free)
     return (
         ordered(written) if len(written) > 1 else written or None,
-        ordered(removed) if len(removed) > 1 else removed or None,
+        ordered(removed) if removed else None,
     )
 
 
@@ -281,7 +281,7 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Nodes:
             removed[element] = gone
     return (
         ordered(written) if len(written) > 1 else written or None,
-        ordered(removed) if len(removed) > 1 else removed or None,
+        ordered(removed) if removed else None,
     )
 
 
@@ -333,8 +333,8 @@ def _beyond_blank(obj: Object, shape: Shape) -> FieldSet | None:
         below = shape.children[key] or shape.free
         child: FieldSet | None
         if key not in declared or not declared[key].always:
-            child = _whole(value, below)
-        elif type(value) is dict and shape.default(key) == {}:
+            child = _whole(value, below) if type(value) in _CONTAINERS else LEAF
+        elif type(value) is dict and declared[key].default == {}:
             child = _beyond_blank(value, below)
         elif value == _ZERO.get(below.schema.type):
             child = None
