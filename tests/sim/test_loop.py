@@ -355,6 +355,19 @@ def test_generators_that_are_still_open_at_the_end_are_closed_in_the_order_of_th
 # When nothing goes on, or everything
 
 
+def test_sleeps_that_are_too_short_to_let_time_go_on_are_noticed() -> None:
+    async def main() -> None:
+        running = asyncio.get_running_loop()
+        assert isinstance(running, VirtualLoop)
+        running.patience = 1000
+        await asyncio.sleep(1.0)
+        for _ in itertools.count():
+            await asyncio.sleep(1e-20)
+
+    with pytest.raises(Livelock, match=r"at 1 s time cannot go on"):
+        loop.run(main())
+
+
 def test_a_loop_that_never_lets_time_go_on_is_named() -> None:
     async def spin() -> None:
         for _ in itertools.count():

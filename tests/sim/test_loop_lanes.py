@@ -5,6 +5,7 @@ import gc
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,15 +61,17 @@ def test_one_seed_is_one_order_between_lanes_and_another_is_another() -> None:
     assert len({tuple(order) for order in orders}) == 20
 
 
-async def delivered_to(lane: Lane, *, ready: bool) -> list[str]:
-    """What happens, in order, when the mechanics deliver to a lane and then go on."""
+async def brought_to(*lanes: Lane) -> list[str]:
+    """What happens, in order, when the mechanics bring something to these lanes and then go on."""
     seen: list[str] = []
-    here, context = running(), lane.context()
+    here = running()
+
+    def hear(lane: Lane) -> None:
+        seen.append(f"{lane.name} at {here.time():g}")
 
     def bring() -> None:
-        if ready:
-            here.call_soon(seen.append, "was ready", context=context)
-        here.deliver(lambda: seen.append(f"delivered at {here.time():g}"), context=context)
+        for lane in lanes:
+            here.call_soon(hear, lane, context=lane.context())
         seen.append("brought")
 
     here.set_in_motion(1.0, bring)
@@ -77,31 +80,61 @@ async def delivered_to(lane: Lane, *, ready: bool) -> list[str]:
 
 
 @virtual_time
-async def test_what_is_delivered_to_a_lane_at_rest_needs_no_place_in_line() -> None:
+async def test_what_would_be_alone_in_line_runs_at_once_by_the_clock_of_its_lane() -> None:
     lane = Lane("rested", Oscillator(ahead=40.0))
-    assert await delivered_to(lane, ready=False) == ["delivered at 41", "brought"]
+    assert await brought_to(lane) == ["rested at 41", "brought"]
     assert running().time() == 2.0
 
 
 @virtual_time
-async def test_what_is_delivered_overtakes_nothing_that_is_ready_in_its_lane() -> None:
-    seen = await delivered_to(Lane("busy"), ready=True)
-    assert seen == ["brought", "was ready", "delivered at 1"]
+async def test_only_the_first_of_what_is_brought_runs_at_once() -> None:
+    lane = Lane("busy")
+    assert await brought_to(lane, lane) == ["busy at 1", "brought", "busy at 1"]
 
 
 @virtual_time
-async def test_what_is_delivered_to_a_paused_lane_waits_until_it_goes_on() -> None:
+async def test_what_is_brought_to_a_paused_lane_waits_until_it_goes_on() -> None:
     lane = Lane("paused")
     running().pause(lane)
-    seen = await delivered_to(lane, ready=False)
+    seen = await brought_to(lane)
     assert seen == ["brought"]
     running().resume(lane)
     await asyncio.sleep(1.0)
-    assert seen == ["brought", "delivered at 2"]
+    assert seen == ["brought", "paused at 2"]
+
+
+@pytest.mark.parametrize("how", ["brought", "slept", "called"])
+def test_chance_decides_where_somebody_else_is_due_at_the_same_moment(how: str) -> None:
+    def first(seed: int) -> str:
+        here, seen = VirtualLoop(Chance(seed, "order")), list[str]()
+
+        async def sleeper(name: str) -> None:
+            await asyncio.sleep(1.0)
+            seen.append(name)
+
+        async def main() -> None:
+            for name in "ab":
+                context = Lane(name).context()
+                if how == "brought":
+                    bring = partial(here.call_soon, seen.append, name, context=context)
+                    here.set_in_motion(1.0, bring)
+                elif how == "slept":
+                    here.create_task(sleeper(name), context=context)
+                else:
+                    here.call_at(1.0, seen.append, name, context=context)
+            await asyncio.sleep(2.0)
+
+        try:
+            here.run_until_complete(main())
+        finally:
+            here.wind_up()
+        return seen[0]
+
+    assert {first(seed) for seed in range(20)} == {"a", "b"}
 
 
 @virtual_time
-async def test_the_failure_of_what_is_delivered_is_told_and_harms_nobody() -> None:
+async def test_the_failure_of_what_runs_at_once_is_told_and_harms_nobody() -> None:
     failures: list[object] = []
     here = running()
     here.set_exception_handler(lambda _, context: failures.append(context["exception"]))
@@ -110,7 +143,7 @@ async def test_the_failure_of_what_is_delivered_is_told_and_harms_nobody() -> No
     def fail() -> None:
         raise failure
 
-    here.set_in_motion(1.0, lambda: here.deliver(fail, context=Lane("rested").context()))
+    here.set_in_motion(1.0, lambda: here.call_soon(fail, context=Lane("rested").context()))
     await asyncio.sleep(2.0)
     assert failures == [failure]
 

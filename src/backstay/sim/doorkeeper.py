@@ -68,9 +68,7 @@ class Doorkeeper:
         exchange.up.on_news = None
         if self._is_prompt:
             # All in the same context, because none of them lasts until the next.
-            virtual = exchange.virtual
-            deliver = exchange.loop.call_soon if virtual is None else virtual.deliver
-            deliver(self._serve_at_once, exchange, context=self._context)
+            exchange.loop.call_soon(self._serve_at_once, exchange, context=self._context)
         else:
             # Only now, because a task for each request under way would wait for nothing.
             self._spawn(exchange, self._serve(exchange), self._context.copy())

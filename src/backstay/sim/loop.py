@@ -125,6 +125,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._mechanics = Lane("mechanics")
         self._running = self._outside
         self._lined_up: list[Lane] = []
+        # Whether what lines up next would be alone in line, behind nothing but what lets it do so.
+        self._goes_first = False
         self._ended: list[Lane] = []
         self._timers: list[_Entry] = []
         self._cancelled_timers = 0
@@ -190,27 +192,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def set_in_motion(self, moment: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Calls it at a moment of true time, ahead of all that is ready then: for the mechanics of
-        the world, which do nothing but let others line up, and so need no place in line."""
+        the world, which end with letting others line up, and so need no place in line."""
         timer = Timer(callback, args, _NOWHERE, moment, None)
         self._numbered = number = self._numbered + 1
         heappush(self._timers, (moment, number, timer, self._mechanics))
-
-    def deliver(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context) -> None:
-        """As ``call_soon``; but at once where the mechanics of the world bring it to a lane that
-        does nothing else, so that a place in line would be for nothing."""
-        lane = context.get(LANE, self._outside)
-        if self._running is not self._mechanics or not lane.idle:
-            self.call_soon(callback, *args, context=context)
-            return
-        self._running = lane
-        try:
-            context.run(callback, *args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as asyncio does
-            self._failed(Handle(callback, args, context), error)
-        finally:
-            self._running = self._mechanics
 
     def _timer_cancelled(self) -> None:
         # Each request arms a timeout and cancels it: unswept, they would pile up by the million.
@@ -302,14 +287,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if context is None:
             context = copy_context()
         handle: Any = Handle(callback, args, context)
+        stand_in: asyncio.Handle = handle
         lane = context.get(LANE, self._outside)
-        lane.ready.append(handle)
         if lane.idle:
+            if self._goes_first:
+                self._goes_first = False
+                self._run(handle, lane)
+                return stand_in
             if self._closed:
                 raise RuntimeError("Event loop is closed")
             lane.idle = False
             self._lined_up.append(lane)
-        stand_in: asyncio.Handle = handle
+        lane.ready.append(handle)
         return stand_in
 
     # Every future asks for it, and there is no more to be known about a world that can be repeated.
@@ -354,29 +343,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while True:
             if not lined_up or (timers and timers[0][0] <= self.true_time):
                 self._let_due_timers_line_up()
-                if not lined_up:
-                    self._running = self._outside
-                    return
-            place = 0
-            if lined_up[-1] is not lined_up[0]:
-                place = int(self._draw() * len(lined_up))
-            self._running = lane = lined_up[place]
-            ready = lane.ready
-            handle = ready.popleft()
-            if not ready:
-                lane.idle = True
-                last = lined_up.pop()
-                if last is not lane:
-                    lined_up[place] = last
-            if (callback := handle.callback) is not None:
-                try:
-                    handle.context.run(callback, *handle.args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:  # noqa: BLE001 - as asyncio does
-                    self._failed(handle, error)
-            self._at_this_moment += 1
-            self._until_collection -= 1
+            if lined_up:
+                place = 0
+                if lined_up[-1] is not lined_up[0]:
+                    place = int(self._draw() * len(lined_up))
+                lane = lined_up[place]
+                handle = lane.ready.popleft()
+                if not lane.ready:
+                    lane.idle = True
+                    last = lined_up.pop()
+                    if last is not lane:
+                        lined_up[place] = last
+                self._run(handle, lane)
             if self._until_collection < 0:
                 self._collect_garbage()
             if self._at_this_moment > self.patience:
@@ -386,6 +364,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if self._stopping:
                 self._running = self._outside
                 return
+
+    def _run(self, handle: Handle, lane: Lane) -> None:
+        self._running = lane
+        self._at_this_moment += 1
+        self._until_collection -= 1
+        if (callback := handle.callback) is not None:
+            try:
+                handle.context.run(callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio does
+                self._failed(handle, error)
 
     def _collect_garbage(self) -> None:
         self._until_collection = _COLLECT_EVERY
@@ -397,42 +387,48 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def _let_due_timers_line_up(self) -> None:  # noqa: C901 - so would each timer
-        """Where nobody is ready to run, time goes on until somebody is, or it is told to stop."""
-        timers, lined_up, mechanics = self._timers, self._lined_up, self._mechanics
-        while True:
-            if not (lined_up or self._stopping):
-                while timers and timers[0][2].callback is None:
-                    heappop(timers)
-                    self._cancelled_timers -= 1
-                if not timers:
-                    self._running = self._outside
-                    raise Deadlock(self._who_waits())
-                if timers[0][0] > self.true_time:
-                    self.true_time = timers[0][0]
-                    self._at_this_moment = 0
-            while timers and timers[0][0] <= self.true_time:
-                _, _, timer, lane = heappop(timers)
-                timer.on_cancel = None
-                if (callback := timer.callback) is None:
-                    self._cancelled_timers -= 1
-                elif lane is mechanics:
-                    self._running = mechanics
-                    callback(*timer.args)
-                elif lane.paused:
-                    lane.overdue.append(timer)
-                elif callback is _WAKES_A_SLEEPER:
-                    # It only lets another callback line up, and takes the place of that.
-                    timer.callback = None
-                    sleeper, result = timer.args
-                    if not sleeper.cancelled():
-                        sleeper.set_result(result)
-                else:
-                    lane.ready.append(timer)
-                    if lane.idle:
-                        lane.idle = False
-                        lined_up.append(lane)
-            if lined_up or self._stopping:
-                return
+        """Where nobody is ready to run, time goes on. Who would be alone in line does not wait for
+        its turn, because that would be next, but runs at once."""
+        timers, lined_up = self._timers, self._lined_up
+        if not (lined_up or self._stopping):
+            while timers and timers[0][2].callback is None:
+                heappop(timers)
+                self._cancelled_timers -= 1
+            if not timers:
+                self._running = self._outside
+                raise Deadlock(self._who_waits())
+            if timers[0][0] > self.true_time:
+                self.true_time = timers[0][0]
+                self._at_this_moment = 0
+        alone = False
+        while not alone and timers and timers[0][0] <= self.true_time:
+            _, _, timer, lane = heappop(timers)
+            timer.on_cancel = None
+            alone = not lined_up and not (timers and timers[0][0] <= self.true_time)
+            if (callback := timer.callback) is None:
+                self._cancelled_timers -= 1
+            elif lane is self._mechanics:
+                self._running = lane
+                self._goes_first = alone
+                callback(*timer.args)
+                self._goes_first = False
+            elif lane.paused:
+                lane.overdue.append(timer)
+            elif callback is _WAKES_A_SLEEPER:
+                # It only lets another callback line up, and takes the place of that.
+                timer.callback = None
+                sleeper, result = timer.args
+                if not sleeper.cancelled():
+                    self._goes_first = alone
+                    sleeper.set_result(result)
+                    self._goes_first = False
+            elif alone:
+                self._run(timer, lane)
+            else:
+                lane.ready.append(timer)
+                if lane.idle:
+                    lane.idle = False
+                    lined_up.append(lane)
 
     # The end
 
