@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 
 from backstay.act import addresses
 from backstay.apis.calico import Block
+from backstay.kube.errors import TooLate
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate, told
 from backstay.sim.api.operations import Write
 from backstay.sim.api.requests import Target
@@ -32,7 +33,7 @@ only_v1 = pytest.mark.parametrize("group", [V1], ids=["v1"])
 async def release(records: Records, *claims: AddressClaim) -> Sequence[AddressOutcome]:
     records.asked.clear()
     later = asyncio.get_running_loop().time() + 60
-    return await addresses.release(records.client, claims, not_after=later, at=NOW)
+    return await addresses.release(records.client, claims, leave=lambda: later, at=NOW)
 
 
 def fates(outcomes: Sequence[AddressOutcome]) -> dict[str, Fate]:
@@ -362,9 +363,27 @@ async def test_nothing_is_sent_after_the_term(records: Records) -> None:
     claim = await records.give(FOUR)
     records.asked.clear()
     past = asyncio.get_running_loop().time() - 1
-    [outcome] = await addresses.release(records.client, [claim], not_after=past, at=NOW)
+    [outcome] = await addresses.release(records.client, [claim], leave=lambda: past, at=NOW)
     assert outcome.fate is Fate.LEFT
     assert records.written() == []
+
+
+@only_v1
+async def test_leave_that_is_taken_back_in_the_midst_ends_it_before_the_next_write(
+    records: Records,
+) -> None:
+    claims = [await records.give(FOUR), await records.give(SIX, container="c6", pod="launcher-6")]
+    records.asked.clear()
+    later = asyncio.get_running_loop().time() + 60
+
+    def leave() -> float:
+        if records.written():
+            raise TooLate("the configuration has changed since this was decided")
+        return later
+
+    outcomes = await addresses.release(records.client, claims, leave=leave, at=NOW)
+    assert [outcome.fate for outcome in outcomes] == [Fate.RELEASED, Fate.LEFT]
+    assert len(records.written()) == 1
 
 
 @only_v1

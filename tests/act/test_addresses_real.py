@@ -98,7 +98,7 @@ async def test_several_who_write_to_one_block_at_once_lose_nothing(
     try:
         found = await asyncio.gather(
             *(
-                addresses.release(ours, [claim(number)], not_after=later, at=NOW)
+                addresses.release(ours, [claim(number)], leave=lambda: later, at=NOW)
                 for number in PODS[:-1]
             )
         )

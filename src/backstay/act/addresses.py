@@ -49,6 +49,9 @@ from backstay.seam.tasks import side_by_side
 
 _log = logging.getLogger("backstay.addresses")
 
+Leave = Callable[[], float]
+"""Until when something may be written; asked before each write, because many follow each other."""
+
 _TRIES = 10
 _AT_ONCE = 16
 _PATIENCE = 10.0
@@ -70,14 +73,15 @@ _GIVEN_ANEW = "it was given away anew meanwhile"
 
 
 async def release(
-    client: KubeClient, claims: Sequence[AddressClaim], *, not_after: float, at: datetime
+    client: KubeClient, claims: Sequence[AddressClaim], *, leave: Leave, at: datetime
 ) -> tuple[AddressOutcome, ...]:
-    """What became of each address. Raises nothing that the API could cause."""
+    """What became of each address. Raises nothing that the API could cause, nor a ``leave`` that is
+    taken back."""
     wishes = [_Wish(claim, ip_address(each)) for claim in claims for each in claim.addresses]
     because = _SLOW
     try:
         async with asyncio.timeout(_PATIENCE):
-            because = await _carry_out(client, wishes, not_after=not_after, at=at)
+            because = await _carry_out(client, wishes, leave=leave, at=at)
     except (KubeError, Malformed) as error:
         because = _in_words(error)
     except TimeoutError:
@@ -86,14 +90,14 @@ async def release(
 
 
 async def _carry_out(
-    client: KubeClient, wishes: list["_Wish"], *, not_after: float, at: datetime
+    client: KubeClient, wishes: list["_Wish"], *, leave: Leave, at: datetime
 ) -> str:
     """Why those that have no outcome afterwards have none."""
     ipam = await find_ipam(client)
     if ipam is None:
         return _ELSEWHERE
     settings = await read_settings(client, ipam)
-    work = _Release(client, ipam, settings, not_after=not_after, at=at)
+    work = _Release(client, ipam, settings, leave=leave, at=at)
     await work.run(wishes)
     return _BUSY
 
@@ -122,10 +126,10 @@ class _Release:
     """One batch, in which each block is written once."""
 
     def __init__(
-        self, client: KubeClient, ipam: Ipam, settings: Settings, *, not_after: float, at: datetime
+        self, client: KubeClient, ipam: Ipam, settings: Settings, *, leave: Leave, at: datetime
     ) -> None:
         self._ipam = ipam
-        self._records = _Records(client, not_after)
+        self._records = _Records(client, leave)
         self._rest = settings.ip_cooldown_seconds
         self._strict = settings.strict_affinity
         self._at = time_text(at)
@@ -293,9 +297,9 @@ class _Release:
 class _Records:
     """Calico's objects in the API."""
 
-    def __init__(self, client: KubeClient, not_after: float) -> None:
+    def __init__(self, client: KubeClient, leave: Leave) -> None:
         self._client = client
-        self._not_after = not_after
+        self._leave = leave
 
     async def read(self, resource: Resource, name: str) -> Json | None:
         """By a quorum read; None if it is not there."""
@@ -310,7 +314,7 @@ class _Records:
         """At the version that it has."""
         name = live["metadata"]["name"]
         reply = await self._client.replace(
-            resource, name, live, manager=MANAGER, not_after=self._not_after
+            resource, name, live, manager=MANAGER, not_after=self._leave()
         )
         return reply.json()
 
@@ -324,7 +328,7 @@ class _Records:
                 resource,
                 marked["name"],
                 conditions={"uid": marked["uid"], "resource_version": marked["resourceVersion"]},
-                not_after=self._not_after,
+                not_after=self._leave(),
             )
 
 

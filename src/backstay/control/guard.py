@@ -377,7 +377,7 @@ class Guard:
         self, claims: Sequence[AddressClaim], leave: Leave
     ) -> tuple[AddressOutcome, ...]:
         return await addresses.release(
-            self._client, claims, not_after=leave.require(), at=self._wall.now()
+            self._client, claims, leave=leave.require, at=self._wall.now()
         )
 
     async def _holdings(self, node: str) -> Holdings:
