@@ -86,12 +86,10 @@ class Reader:
             version = version if token.rv == _LATEST else token.rv
         elif asked.exact and asked.version:
             version = asked.version
-        try:
-            found = self._store.as_of(target.info.storage, version)
-        except Expired:
-            raise _expired(token) from None
-        if namespace := target.namespace:
-            found = [stored for stored in found if stored.key[0] == namespace]
+        if version == self._store.version:
+            found = self._store.all(target.info.storage, target.namespace)
+        else:
+            found = self._past(target, version, token)
         if asked.labels or asked.fields:
             test = select(target.info, asked.labels, asked.fields)
             found = [stored for stored in found if test(stored.object)]
@@ -104,6 +102,14 @@ class Reader:
         # Of a selection, a server does not know how much is left without reading on.
         remaining = 0 if asked.labels or asked.fields else len(found) - asked.limit
         return Page(found[: asked.limit], version, _encode_token(version, last), remaining)
+
+    def _past(self, target: Target, version: int, token: _Token | None) -> Sequence[Stored]:
+        try:
+            found = self._store.as_of(target.info.storage, version)
+        except Expired:
+            raise _expired(token) from None
+        namespace = target.namespace
+        return [stored for stored in found if not namespace or stored.key[0] == namespace]
 
     def watch(self, target: Target, query: Query) -> "Watcher":
         """The answer's body. Raises a ``Refusal`` before anything is sent."""

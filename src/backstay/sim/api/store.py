@@ -131,7 +131,7 @@ class Store:
     def __init__(self, *, history: int = HISTORY, first_version: int = 1) -> None:
         self._objects: defaultdict[str, dict[Key, Stored]] = defaultdict(dict)
         self._sorted: dict[str, list[Key]] = {}
-        self._listed: defaultdict[str, Sequence[Stored] | None] = defaultdict(lambda: None)
+        self._listed: defaultdict[str, dict[str, Sequence[Stored]]] = defaultdict(dict)
         self._history: deque[Commit] = deque(maxlen=history)
         self._followers: defaultdict[str, list[_Following]] = defaultdict(list)
         self._everything: list[_Following] = []
@@ -142,17 +142,19 @@ class Store:
     def get(self, storage: str, key: Key) -> Stored | None:
         return self._objects[storage].get(key)
 
-    def all(self, storage: str) -> Sequence[Stored]:
-        """In the order of their keys, as etcd lists them. The same sequence until there is a
-        commit, because many ask and few change anything."""
+    def all(self, storage: str, namespace: str = "") -> Sequence[Stored]:
+        """In the order of their keys, as etcd lists them, of one namespace if it is named. The same
+        sequence until there is a commit, because many ask and few change anything."""
         listed = self._listed[storage]
-        if listed is None:
+        if namespace not in listed:
             found = self._objects[storage]
             keys = self._sorted.get(storage)
             if keys is None:
                 keys = self._sorted[storage] = sorted(found)
-            listed = self._listed[storage] = tuple([found[key] for key in keys])
-        return listed
+            listed[namespace] = tuple(
+                [found[key] for key in keys if not namespace or key[0] == namespace]
+            )
+        return listed[namespace]
 
     def as_of(self, storage: str, version: int) -> Sequence[Stored]:
         """What ``all`` would have said at ``version``. Raises ``Expired``."""
@@ -263,7 +265,7 @@ class Store:
         if commit.before is None or commit.deleted:
             self._sorted.pop(commit.storage, None)
         self._history.append(commit)
-        self._listed[commit.storage] = None
+        self._listed[commit.storage] = {}
         if self._is_delivering:
             # A follower has committed something itself; all see that after what it followed.
             self._undelivered.append(commit)
