@@ -69,6 +69,11 @@ def _checker(encoded: bytes) -> schema_check.Checker:
     return schema_check.Checker(msgspec.json.decode(encoded))
 
 
+@lru_cache(maxsize=256)
+def _rules(encoded: bytes) -> cel_rules.Rules | None:
+    return cel_rules.parse(msgspec.json.decode(encoded))
+
+
 class CustomResources(KindRules):
     """The rules of one version of a custom kind."""
 
@@ -86,7 +91,7 @@ class CustomResources(KindRules):
         self._checker = _checker(encoded)
         of_status = (raw.get("properties") or {}).get("status")
         self._status_checker = _checker(msgspec.json.encode(of_status)) if of_status else None
-        self._rules = cel_rules.parse(raw)
+        self._rules = _rules(encoded)
         stored = _parsed(msgspec.json.encode(storage["schema"]["openAPIV3Schema"]))
         self._stored = stored if stored != self.schema else None
         self.served: bool = version["served"]

@@ -104,11 +104,12 @@ class VirtHandler:
         here: _Instances = TellingCache(bell)
         coming: _Instances = TellingCache(bell)
         async with Tasks(f"{context.node}/virt-handler") as tasks:
+            projection = Projection(dict, partial(_instance, context.node))
             for label, rows in ((NODE_NAME, here), (TARGET_NODE, coming)):
                 reflector = Reflector(
                     context.client,
                     VMIS,
-                    Projection(dict, partial(_instance, context.node)),
+                    projection,
                     rows,
                     rng=context.seams.rng,
                     labels=f"{label}={context.node}",

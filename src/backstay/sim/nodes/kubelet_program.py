@@ -37,7 +37,7 @@ from backstay.sim.nodes.nodestatus import (
 from backstay.sim.nodes.runtime import Mount, Runtime
 from backstay.sim.nodes.telling_cache import TellingCache
 from backstay.sim.nodes.volumes import Drivers, attached, resolve
-from backstay.sim.nodes.wire import Json, OwnNode, Pod, node_projection, pod_projection
+from backstay.sim.nodes.wire import NODE_PROJECTION, POD_PROJECTION, Json, OwnNode, Pod
 
 _RETRY = 0.5
 _JITTER = 0.04
@@ -90,9 +90,9 @@ class KubeletProgram:
     async def run(self, client: KubeClient, seams: Seams) -> None:
         name, rng = self._identity.name, seams.rng
         fields = f"spec.nodeName={name}"
-        pods = Reflector(client, PODS, pod_projection(), self._pods, rng=rng, fields=fields)
+        pods = Reflector(client, PODS, POD_PROJECTION, self._pods, rng=rng, fields=fields)
         fields = f"metadata.name={name}"
-        node = Reflector(client, NODES, node_projection(), self._own_node, rng=rng, fields=fields)
+        node = Reflector(client, NODES, NODE_PROJECTION, self._own_node, rng=rng, fields=fields)
         every, pace = self._every, self._pace
         self._preparing.clear()
         self._clearing.clear()

@@ -107,9 +107,5 @@ class OwnNode(msgspec.Struct, frozen=True):
         return self.metadata.resource_version
 
 
-def node_projection() -> Projection[OwnNode, OwnNode]:
-    return Projection(OwnNode, lambda node: node)
-
-
-def pod_projection() -> Projection[Pod, Pod]:
-    return Projection(Pod, lambda pod: pod)
+NODE_PROJECTION: Projection[OwnNode, OwnNode] = Projection(OwnNode, lambda node: node)
+POD_PROJECTION: Projection[Pod, Pod] = Projection(Pod, lambda pod: pod)
