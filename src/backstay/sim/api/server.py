@@ -374,19 +374,20 @@ def _whole(target: Target, stored: Stored, code: int = 200, unknown: Sequence[st
 
 def _listed(target: Target, page: Page) -> Answer:
     info = target.info
-    meta: dict[str, Any] = {"resourceVersion": str(page.version)}
+    meta = b'{"resourceVersion":"%d"' % page.version
     if page.token:
-        meta["continue"] = page.token
+        # A token is made of characters that JSON takes as they are.
+        meta += b',"continue":"%s"' % page.token.encode()
         if page.remaining:
-            meta["remainingItemCount"] = page.remaining
+            meta += b',"remainingItemCount":%d' % page.remaining
     elif not info.built_in:
-        meta["continue"] = ""
+        meta += b',"continue":""'
     # The items of built-in kinds come without kind and apiVersion; those of custom ones, with.
     if info.built_in:
         items = Stored.items(page.items)
     else:
         items = b",".join([stored.encoded(info.head) for stored in page.items])
-    body = b'%s%s,"items":[%s]}' % (info.head_of_lists, _encode(meta), items)
+    body = b'%s%s},"items":[%s]}' % (info.head_of_lists, meta, items)
     return Answer(headers=_JSON, body=body)
 
 
