@@ -311,24 +311,28 @@ class KubeClient:
         deadline = now + call.timeout
         if not self._limits.admit_at_once(call.method, call.resource, now):
             await self._admit(call, deadline)
+            now = loop.time()
         while True:
             try:
-                answer = await self._carry_out(call, deadline, self._whole)
+                answer = await self._carry_out(call, deadline, self._whole, began=now)
             except errors.Retryable as error:
                 wait = error.retry_after
                 if not call.repeatable or wait is None or loop.time() + wait >= deadline:
                     raise
                 await asyncio.sleep(wait)
+                now = loop.time()
             else:
                 return Reply(answer.body, call)
 
     async def _open(self, call: Call, stack: AsyncExitStack) -> Lines:
         """Like ``send``, for an answer that is read as it comes."""
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         deadline = now + call.timeout
         if not self._limits.admit_at_once(call.method, call.resource, now):
             await self._admit(call, deadline)
-        return await self._carry_out(call, deadline, partial(self._lines, stack))
+            now = loop.time()
+        return await self._carry_out(call, deadline, partial(self._lines, stack), began=now)
 
     async def _admit(self, call: Call, deadline: float) -> None:
         """Waits for the client's own rate limit, but never beyond the call's end."""
@@ -350,20 +354,23 @@ class KubeClient:
         call: Call,
         deadline: float,
         exchange: _Exchange[T],
+        *,
+        began: float,
         refused: tuple[Grant, KubeError] | None = None,
     ) -> T:
         """One answer of the API. Gives every address its chance, as far as the call may be sent
-        again; each is judged by what comes of it.
+        again; each is judged by what comes of it. ``began`` is now.
 
         Credentials that do not serve are fetched anew, once: a token that the API refuses may have
         been replaced, and so may the authority that signed the certificate which we do not trust.
         In both cases nothing was carried out.
         """
-        grant = self.access.standing or await self._grant(call, deadline)
+        grant = self.access.standing
+        if grant is None:
+            grant = await self._grant(call, deadline)
+            began = asyncio.get_running_loop().time()
         if refused is not None and grant == refused[0]:
             raise refused[1]
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         turns = Turns(self.addresses, began)
         failures: list[KubeError] = []
         while (turn := turns.next(deadline - began)) is not None:
@@ -380,7 +387,7 @@ class KubeClient:
                 failures = [failure]
                 break
             failures.append(failure)
-            now = loop.time()
+            now = asyncio.get_running_loop().time()
             if isinstance(failure, errors.Unreachable):
                 turns.unreached(turn, now - began)
             began = now
@@ -388,7 +395,10 @@ class KubeClient:
         if isinstance(failure, errors.Unauthorized | errors.Untrusted):
             self.access.refused(grant)
             if refused is None:
-                return await self._carry_out(call, deadline, exchange, (grant, failure))
+                now = asyncio.get_running_loop().time()
+                return await self._carry_out(
+                    call, deadline, exchange, began=now, refused=(grant, failure)
+                )
         raise failure
 
     async def _grant(self, call: Call, deadline: float) -> Grant:
