@@ -61,17 +61,16 @@ def test_one_seed_is_one_order_between_lanes_and_another_is_another() -> None:
     assert len({tuple(order) for order in orders}) == 20
 
 
-async def brought_to(*lanes: Lane) -> list[str]:
-    """What happens, in order, when the mechanics bring something to these lanes and then go on."""
+async def brought_to(lane: Lane) -> list[str]:
+    """What happens, in order, when the mechanics bring something to a lane and then go on."""
     seen: list[str] = []
     here = running()
 
-    def hear(lane: Lane) -> None:
+    def hear() -> None:
         seen.append(f"{lane.name} at {here.time():g}")
 
     def bring() -> None:
-        for lane in lanes:
-            here.call_soon(hear, lane, context=lane.context())
+        here.call_soon(hear, context=lane.context())
         seen.append("brought")
 
     here.set_in_motion(1.0, bring)
@@ -80,16 +79,24 @@ async def brought_to(*lanes: Lane) -> list[str]:
 
 
 @virtual_time
-async def test_what_would_be_alone_in_line_runs_at_once_by_the_clock_of_its_lane() -> None:
+async def test_what_would_be_alone_in_line_runs_next_by_the_clock_of_its_lane() -> None:
     lane = Lane("rested", Oscillator(ahead=40.0))
-    assert await brought_to(lane) == ["rested at 41", "brought"]
+    assert await brought_to(lane) == ["brought", "rested at 41"]
     assert running().time() == 2.0
 
 
 @virtual_time
-async def test_only_the_first_of_what_is_brought_runs_at_once() -> None:
-    lane = Lane("busy")
-    assert await brought_to(lane, lane) == ["busy at 1", "brought", "busy at 1"]
+async def test_who_need_not_line_up_is_ahead_of_what_comes_behind_in_its_lane() -> None:
+    seen: list[str] = []
+    here, context = running(), Lane("busy").context()
+
+    def bring() -> None:
+        for order in ("first", "second"):
+            here.call_soon(seen.append, order, context=context)
+
+    here.set_in_motion(1.0, bring)
+    await asyncio.sleep(2.0)
+    assert seen == ["first", "second"]
 
 
 @virtual_time
@@ -134,7 +141,7 @@ def test_chance_decides_where_somebody_else_is_due_at_the_same_moment(how: str) 
 
 
 @virtual_time
-async def test_the_failure_of_what_runs_at_once_is_told_and_harms_nobody() -> None:
+async def test_the_failure_of_what_did_not_line_up_is_told_and_harms_nobody() -> None:
     failures: list[object] = []
     here = running()
     here.set_exception_handler(lambda _, context: failures.append(context["exception"]))

@@ -127,6 +127,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._lined_up: list[Lane] = []
         # Whether what lines up next would be alone in line, behind nothing but what lets it do so.
         self._goes_first = False
+        self._first: tuple[Handle, Lane] | None = None
         self._ended: list[Lane] = []
         self._timers: list[_Entry] = []
         self._cancelled_timers = 0
@@ -292,7 +293,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if lane.idle:
             if self._goes_first:
                 self._goes_first = False
-                self._run(handle, lane)
+                self._first = handle, lane
                 return stand_in
             if self._closed:
                 raise RuntimeError("Event loop is closed")
@@ -328,6 +329,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         try:
             super().run_forever()
         finally:
+            self._running = self._outside
             gc.callbacks.remove(self._collection)
             if automatic:
                 gc.enable()
@@ -343,7 +345,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while True:
             if not lined_up or (timers and timers[0][0] <= self.true_time):
                 self._let_due_timers_line_up()
-            if lined_up:
+            if self._first is not None:
+                (handle, lane), self._first = self._first, None
+            elif lined_up:
                 place = 0
                 if lined_up[-1] is not lined_up[0]:
                     place = int(self._draw() * len(lined_up))
@@ -354,7 +358,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     last = lined_up.pop()
                     if last is not lane:
                         lined_up[place] = last
-                self._run(handle, lane)
+            elif self._stopping:
+                return
+            else:
+                continue
+            self._running = lane
+            if (callback := handle.callback) is not None:
+                try:
+                    handle.context.run(callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio does
+                    self._failed(handle, error)
+            self._at_this_moment += 1
+            self._until_collection -= 1
             if self._until_collection < 0:
                 self._collect_garbage()
             if self._at_this_moment > self.patience:
@@ -362,20 +379,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if self._abandoned:
                 raise Unfinished(_left_behind(self._abandoned[0]))
             if self._stopping:
-                self._running = self._outside
                 return
-
-    def _run(self, handle: Handle, lane: Lane) -> None:
-        self._running = lane
-        self._at_this_moment += 1
-        self._until_collection -= 1
-        if (callback := handle.callback) is not None:
-            try:
-                handle.context.run(callback, *handle.args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # noqa: BLE001 - as asyncio does
-                self._failed(handle, error)
 
     def _collect_garbage(self) -> None:
         self._until_collection = _COLLECT_EVERY
@@ -387,15 +391,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def _let_due_timers_line_up(self) -> None:  # noqa: C901 - so would each timer
-        """Where nobody is ready to run, time goes on. Who would be alone in line does not wait for
-        its turn, because that would be next, but runs at once."""
+        """Where nobody is ready to run, time goes on. Who would be alone in line is the first to
+        run and need not line up."""
         timers, lined_up = self._timers, self._lined_up
         if not (lined_up or self._stopping):
             while timers and timers[0][2].callback is None:
                 heappop(timers)
                 self._cancelled_timers -= 1
             if not timers:
-                self._running = self._outside
                 raise Deadlock(self._who_waits())
             if timers[0][0] > self.true_time:
                 self.true_time = timers[0][0]
@@ -423,7 +426,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     sleeper.set_result(result)
                     self._goes_first = False
             elif alone:
-                self._run(timer, lane)
+                self._first = timer, lane
             else:
                 lane.ready.append(timer)
                 if lane.idle:
