@@ -116,7 +116,7 @@ def test_chance_decides_where_somebody_else_is_due_at_the_same_moment(how: str) 
         here, seen = VirtualLoop(Chance(seed, "order")), list[str]()
 
         async def sleeper(name: str) -> None:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(1.0 - here.time())
             seen.append(name)
 
         async def main() -> None:
@@ -129,6 +129,7 @@ def test_chance_decides_where_somebody_else_is_due_at_the_same_moment(how: str) 
                     here.create_task(sleeper(name), context=context)
                 else:
                     here.call_at(1.0, seen.append, name, context=context)
+                await asyncio.sleep(0.25)
             await asyncio.sleep(2.0)
 
         try:
