@@ -9,7 +9,7 @@ from backstay.kube.resource import EVENTS, PODS
 from backstay.sim.kubevirt.names import VMIS, VMS
 from backstay.sim.kubevirt.vm_status import start_failure
 from backstay.sim.kubevirt.vmi_controller import CLAIMS
-from tests.sim.kubevirt.rig import CONTROLLER, VM, Json, Rig, in_memory
+from tests.sim.kubevirt.rig import CONTROLLER, HANDLER, VM, Json, Rig, in_memory
 from tests.support.dice import HIGHEST, LOWEST
 
 NOW = "2030-01-01T00:00:00Z"
@@ -42,6 +42,37 @@ def test_a_launcher_says_whose_it_is_and_how_long_it_may_take() -> None:
         assert (spec["restartPolicy"], spec["terminationGracePeriodSeconds"]) == ("Never", 40)
         assert [each["name"] for each in spec["containers"]] == ["compute"]
         assert vmi["status"]["activePods"] == {meta["uid"]: vmi["status"]["nodeName"]}
+
+    in_memory(scenario)
+
+
+def test_a_launcher_that_loses_the_label_of_its_node_is_given_it_again() -> None:
+    async def scenario(rig: Rig) -> None:
+        vmi = await rig.start_vm()
+        name = (await rig.launcher())["metadata"]["name"]
+
+        def is_labelled(pod: Json) -> bool:
+            node = pod["metadata"]["labels"].get("kubevirt.io/nodeName")
+            return bool(node == vmi["status"]["nodeName"])
+
+        await rig.until(PODS, is_labelled, name)
+        lost = {"metadata": {"labels": {"kubevirt.io/nodeName": None}}}
+        await rig.client.merge_patch(PODS, name, lost, namespace=rig.namespace)
+        await rig.until(PODS, is_labelled, name)
+
+    in_memory(scenario)
+
+
+def test_a_vm_says_that_its_guest_was_paused_while_it_ran() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_vm()
+        paused = {"type": "Paused", "status": "True", "reason": "PausedByUser"}
+        step = {"op": "add", "path": "/status/conditions/-", "value": paused}
+        assert rig.cluster is not None
+        # The status of a VMI is KubeVirt's own.
+        handler = rig.cluster.client(HANDLER)
+        await handler.json_patch(VMIS, VM, [step], namespace=rig.namespace)
+        await word(rig, "Paused")
 
     in_memory(scenario)
 
