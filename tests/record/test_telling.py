@@ -131,6 +131,14 @@ def test_a_view_that_lags_behind_does_not_hold_again_what_was_released() -> None
     assert fold(status, held, at=LATER) == status
 
 
+def test_what_had_ended_when_the_rest_was_released_does_not_undo_that() -> None:
+    status = fold(
+        IncidentStatus(), decided(snapshot()), advances={workload("db").key: released("db")}
+    )
+    ended = msgspec.structs.replace(workload("db"), ended=True)
+    assert fold(status, decided(snapshot(ended)), at=LATER) == status
+
+
 def test_the_same_name_on_new_pods_is_told_anew() -> None:
     status = fold(
         IncidentStatus(), decided(snapshot()), advances={workload("db").key: released("db")}

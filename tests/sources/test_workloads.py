@@ -180,6 +180,14 @@ def test_a_guest_that_has_not_been_placed_yet_runs_nowhere_else() -> None:
     assert only(some.launcher("web"), known=known).runs_on == ""
 
 
+def test_of_a_guest_whose_launcher_has_ended_only_what_lasts_is_there_to_be_taken() -> None:
+    plug = some.plug("web", claim="logs")
+    workload = only(some.launcher("web", phase="Failed"), plug, known=details(*WEB))
+    assert [pod.uid for pod in workload.pods] == [plug["metadata"]["uid"]]
+    assert workload.kind is WorkloadKind.VIRTUAL_MACHINE
+    assert not workload.ended
+
+
 def test_a_plugged_volume_that_outlived_its_launcher_is_still_in_the_way_and_released() -> None:
     workload = only(some.plug("web", claim="logs"))
     assert (workload.kind, workload.label) == (WorkloadKind.OTHER, True)

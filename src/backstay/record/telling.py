@@ -237,7 +237,9 @@ def _workloads(
 
 def _judged(before: WorkloadRecord | None, verdict: Verdict) -> WorkloadRecord:
     uids = tuple(pod.uid for pod in verdict.workload.pods)
-    if before and before.progress in _BEHIND_US and set(uids) <= set(before.uids):
+    # What had ended when the rest of it was released, and so was left, is no news either.
+    is_old = verdict.workload.ended or (before is not None and set(uids) <= set(before.uids))
+    if before and before.progress in _BEHIND_US and is_old:
         return before
     record = _record(verdict.workload.key, _progress(verdict), verdict.why, uids)
     guest = verdict.workload.guest

@@ -63,7 +63,8 @@ async def describe(
     client: KubeClient, pods: NodePods, *, opt_in: OptIn = PIRAEUS, timeout: float = _TIMEOUT
 ) -> Details:
     """What stands behind the pods that may be ours to move; the others are not looked up."""
-    ours = [pod for pod in pods.pods if _may_be_ours(pod, opt_in)]
+    helped = {pod.owner.uid for pod in pods.pods if pod.owner and _holds_volumes(pod)}
+    ours = [pod for pod in pods.pods if pod.uid in helped or _may_be_ours(pod, opt_in)]
     return await look_up(client, _wanted(ours), timeout=timeout)
 
 
@@ -121,6 +122,11 @@ def _plugs_volumes(pod: HeldPod) -> bool:
     owner = pod.owner
     labelled = pod.labels.get(LAUNCHER) == HOTPLUG_VALUE
     return labelled and owner is not None and (owner.group, owner.kind) == ("", "Pod")
+
+
+def _holds_volumes(pod: HeldPod) -> bool:
+    """Whether it has not ended either, though its launcher may have."""
+    return _plugs_volumes(pod) and pod.phase not in _ENDED
 
 
 def _helpers(
@@ -301,13 +307,15 @@ def _workload(
         *(pod.labels for pod in pods), *labels, spared=any(pod.spared for pod in pods)
     )
     mounted = dict.fromkeys([*(claim for pod in pods for claim in pod.claims), *claims])
+    # To mark one that has ended would be to remove it at once: Kubernetes grants it no grace.
+    lasting = [pod for pod in pods if pod.phase not in _ENDED]
     return Workload(
         kind=kind,
         namespace=first.namespace,
         name=name,
         node=node,
         uid=first.uid,
-        pods=tuple(map(_reference, pods)),
+        pods=tuple(map(_reference, lasting or pods)),
         volumes=tuple(
             _volume(node, beside(first.key, claim), details, plugged=claim not in first.claims)
             for claim in mounted
@@ -317,7 +325,7 @@ def _workload(
         labelled_by=said.by,
         labels=dict(ChainMap(*(dict(each) for each in reversed(labels)), dict(first.labels))),
         pinned_by=_pin(node, first),
-        ended=all(pod.phase in _ENDED for pod in pods),
+        ended=not lasting,
         priority=max(pod.priority for pod in pods),
     )
 
