@@ -103,7 +103,7 @@ def _detached_too_much(asked: Asked, witness: Witness) -> str | None:
         return None
     node = str(live["spec"]["nodeName"])
     volume = str((live["spec"].get("source") or {}).get("persistentVolumeName", ""))
-    for pod in _pods_on(node, witness):
+    for pod in _pods_on(node, asked, witness):
         if volume in witness.volumes_of(pod):
             name = pod["metadata"]["name"]
             return f"{volume} was to be detached from {node}, where {name} uses it"
@@ -115,7 +115,7 @@ def _detached_too_much(asked: Asked, witness: Witness) -> str | None:
 
 def _put_out_too_soon(asked: Asked, witness: Witness) -> str | None:
     node = asked.key[1]
-    for pod in _pods_on(node, witness):
+    for pod in _pods_on(node, asked, witness):
         meta = pod["metadata"]
         owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
         if owners & _KINDS or (meta.get("labels") or {}).get(PROTECT) == "false":
@@ -124,8 +124,12 @@ def _put_out_too_soon(asked: Asked, witness: Witness) -> str | None:
     return f"{node} was to be put out of service, although {doubt}" if doubt else None
 
 
-def _pods_on(node: str, witness: Witness) -> Iterator[Json]:
-    """Those that are not over."""
+def _pods_on(node: str, asked: Asked, witness: Witness) -> Iterator[Json]:
+    """Those that are not over. Of what a restore of the API has brought back since whoever asks
+    last looked, nothing could be known."""
+    look, restored_at = witness.look(asked, NODES.label, node), witness.restores.last_at
+    if look is not None and restored_at is not None and look.at < restored_at:
+        return
     for stored in witness.store.all(PODS.label):
         pod = stored.object
         over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
