@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address, ip_network
 
+from backstay.act.leave import Leave
 from backstay.apis.calico import (
     DEFAULT_NETWORK,
     Address,
@@ -48,9 +49,6 @@ from backstay.model.moments import time_text
 from backstay.seam.tasks import side_by_side
 
 _log = logging.getLogger("backstay.addresses")
-
-Leave = Callable[[], float]
-"""Until when something may be written; asked before each write, because many follow each other."""
 
 _TRIES = 10
 _AT_ONCE = 16

@@ -11,6 +11,7 @@ the live object is read, changed and written back at its version.
 from collections.abc import Callable
 from typing import Any
 
+from backstay.act.leave import Leave
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict
 from backstay.kube.resource import NODES
@@ -21,8 +22,6 @@ _TRIES = 5
 Json = dict[str, Any]
 Change = Callable[[Json], Json | None]
 """From the live node to what is to be patched; None if nothing is."""
-Leave = Callable[[], float]
-"""Until when it may be written; asked right before it is, because the node is read first."""
 
 
 async def put_on(client: KubeClient, node: str, *, uid: str, boot_id: str, leave: Leave) -> bool:
