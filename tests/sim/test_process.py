@@ -1,79 +1,20 @@
-"""What a process can suffer: pauses, clocks that drift, death, power loss, and starting over."""
+"""What a process can suffer: pauses, clocks that drift, death, and starting over."""
 
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from backstay.seam import Seams
-from backstay.seam.errors import ConnectFailed, ConnectionLost, Refused, TimedOut
+from backstay.seam.errors import ConnectFailed, ConnectionLost, TimedOut
 from backstay.seam.exec import Command, Completed
-from backstay.seam.serve import Answer, Inbound
-from backstay.seam.transport import NO_HEADERS, Request
 from backstay.sim.clock import Oscillator
 from backstay.sim.lane import current_lane
 from backstay.sim.process import State
 from backstay.sim.world import ProcessFailed, World
-
-URL = "http://api"
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with World(seed=1) as made:
-        yield made
-
-
-async def idle(_: Seams) -> None:
-    await asyncio.Event().wait()
-
-
-def get(
-    path: str = "/", *, timeout: float = 10.0, headers: Mapping[str, str] = NO_HEADERS
-) -> Request:
-    return Request(method="GET", url=URL + path, timeout=timeout, headers=headers)
-
-
-class Api:
-    """A process that answers "done", and streams a tick every second at ``/watch``."""
-
-    def __init__(self, world: World) -> None:
-        self.seen: list[tuple[str, str]] = []
-        self.streams_ended = 0
-        self._world = world
-
-    async def __call__(self, seams: Seams) -> None:
-        await seams.serve.listen(self.answer, host="api", port=80)
-        await idle(seams)
-
-    async def answer(self, inbound: Inbound) -> Answer:
-        self.seen.append((inbound.peer, inbound.path))
-        if inbound.path == "/watch":
-            return Answer(body=self._ticks())
-        if inbound.path == "/slow":
-            await asyncio.sleep(3.0)
-            self.seen.append((inbound.peer, "/slow done"))
-        return Answer(body=b"done")
-
-    async def _ticks(self) -> AsyncIterator[bytes]:
-        try:
-            while True:
-                await asyncio.sleep(1.0)
-                yield b"tick"
-        finally:
-            self.streams_ended += 1
-
-
-async def started(world: World) -> Api:
-    api = Api(world)
-    world.start("api", api)
-    await asyncio.sleep(0.1)
-    return api
-
+from tests.sim.an_api import URL, get, idle, outcome, started
 
 # Pausing
 
@@ -338,94 +279,6 @@ def test_a_process_cannot_be_killed_by_its_own_code_but_it_can_die(world: World)
     assert told == ["still here"]
 
 
-# Power
-
-
-def test_peers_of_a_machine_without_power_hear_nothing_at_all(world: World) -> None:
-    async def scenario() -> None:
-        await started(world)
-        transport = world.network.transport
-        async with transport.stream(get("/watch")) as stream:
-            assert await stream.read(5.0) == b"tick"
-            world.processes["api"].lose_power()
-            with pytest.raises(TimedOut):
-                await stream.read(600.0)
-            with pytest.raises(ConnectFailed, match="did not accept a connection in time"):
-                await transport.request(get(timeout=30.0))
-
-    world.run(scenario())
-
-
-def test_a_request_on_an_old_connection_to_a_machine_without_power_leaves(world: World) -> None:
-    async def scenario() -> None:
-        await started(world)
-        transport = world.network.transport
-        await transport.request(get())
-        world.processes["api"].lose_power()
-        assert await outcome(transport.request(get(timeout=5.0))) is TimedOut
-        assert await outcome(transport.request(get(timeout=5.0))) is ConnectFailed
-
-    world.run(scenario())
-
-
-def test_a_request_that_asks_for_the_end_leaves_no_old_connection(world: World) -> None:
-    async def scenario() -> None:
-        await started(world)
-        transport = world.network.transport
-        await transport.request(get(headers={"Connection": "close"}))
-        world.processes["api"].lose_power()
-        assert await outcome(transport.request(get(timeout=5.0))) is ConnectFailed
-
-    world.run(scenario())
-
-
-def test_where_a_process_was_killed_its_machine_refuses_until_it_loses_power(world: World) -> None:
-    async def scenario() -> None:
-        await started(world)
-        transport = world.network.transport
-        world.processes["api"].kill()
-        assert await outcome(transport.request(get(timeout=5.0))) is Refused
-        world.processes["api"].lose_power()
-        assert await outcome(transport.request(get(timeout=5.0))) is ConnectFailed
-
-    world.run(scenario())
-
-
-def test_a_machine_that_is_back_knows_nothing_of_its_old_connections(world: World) -> None:
-    async def scenario() -> None:
-        api = await started(world)
-        transport = world.network.transport
-        async with transport.stream(get("/watch")) as stream:
-            assert await stream.read(5.0) == b"tick"
-            world.processes["api"].lose_power()
-            await asyncio.sleep(60.0)
-            world.processes["api"].restart()
-            with pytest.raises(ConnectionLost):
-                await stream.read(60.0)
-        assert await outcome(transport.request(get("/again"))) == 200
-        assert api.seen[-1] == ("world", "/again")
-
-    world.run(scenario())
-
-
-def test_what_was_held_up_on_a_machine_that_lost_power_is_gone(world: World) -> None:
-    async def main(seams: Seams) -> None:
-        await seams.transport.request(get())
-        world.wires.block("a", "api")
-        await seams.transport.request(get("/held-up", timeout=60.0))
-
-    async def scenario() -> None:
-        api = await started(world)
-        process = world.start("a", main)
-        await asyncio.sleep(1.0)
-        process.lose_power()
-        world.wires.heal()
-        await asyncio.sleep(60.0)
-        assert api.seen == [("a", "/")]
-
-    world.run(scenario())
-
-
 # Starting over
 
 
@@ -612,11 +465,3 @@ def test_what_is_torn_down_with_the_world_is_not_in_its_log(world: World) -> Non
     world.run(scenario())
     world.close()
     assert world.log.text == b""
-
-
-async def outcome(request: Coroutine[Any, Any, Any]) -> type[Exception] | int:
-    try:
-        status: int = (await request).status
-    except (ConnectionLost, ConnectFailed, TimedOut) as error:
-        return type(error)
-    return status
