@@ -73,6 +73,13 @@ class Rig:
             namespace=self.namespace, name=name, timeout=self.patience,
         )  # fmt: skip
 
+    async def until_there(self, resource: Resource, count: int) -> list[Json]:
+        """So many of them."""
+        return await until(
+            self.client, resource, lambda objects: len(objects) == count,
+            namespace=self.namespace, timeout=self.patience,
+        )  # fmt: skip
+
     async def until_running(self, name: str = VM, *, after: str = "") -> Json:
         """The VMI, when it is ready and not the one of the uid ``after``."""
         await self.until(

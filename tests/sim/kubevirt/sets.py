@@ -96,10 +96,9 @@ async def set_does_not_wait_for_what_is_going(rig: Rig) -> None:
     lost = pod["metadata"]["ownerReferences"][0]["name"]
     name = pod["metadata"]["name"]
     await rig.client.delete(PODS, name, namespace=rig.namespace)
+    both = await rig.until_there(VMIS, 2)
+    assert lost in {each["metadata"]["name"] for each in both}, "it waits for its pod"
     await until_complete(rig, SETS, 1)
-    names = {each["metadata"]["name"] for each in await rig.listed(VMIS)}
-    assert len(names) == 2
-    assert lost in names, "it waits for its pod"
     await rig.remove_pod(name)
     await rig.until_none(VMIS, lost)
 
