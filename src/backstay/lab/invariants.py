@@ -201,8 +201,11 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
     marked, by = witness.marked(meta["uid"]), request_of(happening)
     if marked is None:
         return None
-    looks = [witness.lease_look(by, node), *witness.words_seen(by, node, since=marked)]
-    if all(look is not None and look.version >= marked for look in looks):
+    lease, words = witness.lease_look(by, node), witness.words_seen(by, node, since=marked)
+    if lease is not None and any(word.version >= marked for word in words):
+        # What was taken back meanwhile is not what it rests on, where there is another word.
+        words = witness.words_seen(by, node, since=lease.version)
+    if all(look is not None and look.version >= marked for look in (lease, *words)):
         return None
     return f"{meta['name']} was removed, and nobody had looked at {node} since it was marked"
 
