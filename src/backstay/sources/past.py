@@ -133,6 +133,8 @@ class Past:
         self._memory = Memory()
         self._saved = Memory()
         self._lower: tuple[str, str] | None = None
+        self._held_at = ""
+        """The highest version since it went back, until that is accepted."""
         self._beside: dict[str, str] = {}
         self._hearsay: set[RolledBack] = set()
         self.turn = asyncio.Event()
@@ -228,9 +230,10 @@ class Past:
     async def look(self) -> None:
         """A quorum read, before something is done. Raises ``KubeError``."""
         await self._load()
-        before = self._memory.highest
+        before, held_at = self._memory.highest, self._held_at
         reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
         page = reply.into(_Configs)
+        self._look_further_back(held_at, page.metadata.resource_version)
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
         armed = annotations[0].get(ARMED, "") if annotations else ""
         before, version = self._lower or (before, page.metadata.resource_version)
@@ -242,6 +245,17 @@ class Past:
         if was is None and self.rolled_back is not None:
             await self._save()
             self._went_back.set()
+
+    def _look_further_back(self, before: str, version: str) -> None:
+        """Once is enough to hold everything; but who has begun anew since then, and finds that it
+        went back once more, knows again what has not been."""
+        if self.rolled_back is None:
+            self._held_at = ""
+        elif before and is_older(version, before):
+            self._held_at = version
+            self._went_back.set()
+        elif not is_older(version, self._held_at or "0"):
+            self._held_at = version
 
     def _believe(self, memory: Memory, armed: str) -> Memory:
         """What others have seen is ours, unless somebody has armed since."""
