@@ -21,7 +21,7 @@ import msgspec
 
 from backstay.seam.errors import ConnectionLost
 from backstay.seam.transport import Request
-from backstay.sim.caller import Caller
+from backstay.sim.caller import Caller, name_of
 from backstay.sim.fate import Fate, Loss
 from backstay.sim.lane import Lane
 from backstay.sim.loop import VirtualLoop
@@ -407,7 +407,7 @@ class Exchange:
         self.fate = fate
         self.caller = caller
         self.server = server = link.host
-        here, there = caller.name, "world" if server is None else server.name
+        here, there = caller.name, name_of(server)
         self.up = Pipe(self, here, there)
         self.down = Pipe(self, there, here) if fate.drip is None else _Dripping(self, there, here)
         if fate.cut_after is not None:
