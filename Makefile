@@ -38,11 +38,13 @@ test: $(VENV)/dev.stamp go ## run all tests, those on a real control plane inclu
 	$(BIN)/python -m harness.build
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
-# Other seeds each time; FIRST=... plays those of an earlier soak again.
+# Other seeds each time; FIRST=... plays those of an earlier soak again. SEEDS=... takes as long as
+# it takes.
 SECONDS ?= 600
 FIRST   ?= $(shell date +%s)000
-soak: $(VENV)/dev.stamp ## play disasters drawn by chance on all cores, for SECONDS=600
-	$(BIN)/backstay sim fuzz --seconds $(SECONDS) --first $(FIRST) --jobs $$(nproc) --corpus .fuzz
+soak: $(VENV)/dev.stamp ## play disasters drawn by chance on all cores, for SECONDS=600 or SEEDS=...
+	$(BIN)/backstay sim fuzz $(if $(SEEDS),--seeds $(SEEDS),--seconds $(SECONDS)) --first $(FIRST) \
+	  --jobs $$(nproc) --most 20 --corpus .fuzz
 
 hunt: $(VENV)/dev.stamp ## count how many cases of chance it takes to catch each deliberate bug
 	$(BIN)/backstay sim hunt --jobs $$(nproc)

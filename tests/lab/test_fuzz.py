@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from backstay.lab.bugs import BUGS
-from backstay.lab.campaign import ENOUGH, Report, Troupe, campaign
+from backstay.lab.campaign import MOST, Report, Troupe, campaign
 from backstay.lab.fuzz import GAME, LONGEST, SIBLINGS, dealt, draw
 from backstay.lab.fuzz.deck import story_of
 from backstay.lab.fuzz.themes import THEMES
@@ -150,7 +150,7 @@ def test_a_deliberate_bug_is_found_and_made_small() -> None:
 def test_a_campaign_ends_when_it_has_found_enough() -> None:
     told: list[Report] = []
     report = campaign(range(1_000), bug=SILENCE, told=told.append, patience=lambda: lambda: True)
-    assert len(report.findings) == ENOUGH
+    assert len(report.findings) == MOST
     assert report.seeds < 50
     assert [each.seeds for each in told] == list(range(1, report.seeds + 1))
 

@@ -2,7 +2,8 @@
 
 One process plays seed after seed. With ``--jobs`` it starts others like itself and hands each a
 few seeds at a time, so that none is idle while another has work; what they report comes back as
-JSON.
+JSON. What went wrong is written down as soon as it is known, because a long soak may be cut short;
+after Ctrl-C it still tells what came of what it has played.
 """
 
 import os
@@ -16,7 +17,7 @@ from backstay.cli.output import output_option, show
 from backstay.cli.sim import EXIT_BROKEN
 from backstay.cli.sim_elsewhere import elsewhere
 from backstay.lab.bugs import BUGS
-from backstay.lab.campaign import ENOUGH, Report, campaign
+from backstay.lab.campaign import MOST, Report, campaign
 from backstay.lab.fuzz import SIBLINGS
 from backstay.seam.exec import Exec
 from backstay.seam.real import open_seams, run
@@ -28,6 +29,8 @@ _AT_A_TIME = 20 * SIBLINGS
 """The most seeds for another process: enough that its start does not matter, and whole groups."""
 _CHUNK_SECONDS = 1800.0
 _ENDLESS = 1_000_000_000
+_NEWS_SECONDS = 60.0
+"""How often something is said where nobody sees a line change."""
 
 Told = Callable[[Report], None]
 
@@ -38,6 +41,14 @@ Told = Callable[[Report], None]
 @click.option("--seconds", metavar="S", type=click.FloatRange(1.0), help="Begin none after that.")
 @click.option("--bug", metavar="NAME", default="", help="One of 'backstay sim bugs'.")
 @click.option(
+    "--most",
+    metavar="N",
+    type=click.IntRange(1),
+    default=MOST,
+    show_default=True,
+    help="End early when so many went wrong.",
+)
+@click.option(
     "--jobs", metavar="N", type=click.IntRange(1, 64), default=1, help="Processes (default: 1)."
 )
 @click.option("--corpus", metavar="DIR", help="Where to write what went wrong, as YAML.")
@@ -47,6 +58,7 @@ def command(
     first: int,
     seconds: float | None,
     bug: str,
+    most: int,
     jobs: int,
     corpus: str | None,
     output: str,
@@ -60,17 +72,14 @@ def command(
     if bug and bug not in {each.name for each in BUGS}:
         raise click.UsageError(f"there is no bug {bug!r}: 'backstay sim bugs' lists them.")
     amount = seeds or (_ENDLESS if seconds else 100)
-    began = boot_time()
-    time_is_up = _after(seconds)
-    told = _progress(amount, seconds)
-    if jobs == 1:
-        chosen = _until(time_is_up, first, amount)
-        report = campaign(chosen, bug=bug, told=told, patience=lambda: _after(_SHRINK_SECONDS))
-    else:
-        report = run(_shared_out(_Job(first, amount, bug, jobs), time_is_up, told))
-    files = _write(report, corpus) if corpus else {}
-    show(report, output=output, table=lambda: _words(report, files, first, boot_time() - began))
-    return EXIT_BROKEN if report.findings else 0
+    diary = _Diary(first, corpus, _progress(amount, seconds))
+    try:
+        _play_all(_Job(first, amount, bug, most, jobs), _after(seconds), diary.tell)
+    except KeyboardInterrupt:
+        show(diary.report, output=output, table=diary.words)
+        raise
+    show(diary.report, output=output, table=lambda: diary.words(most))
+    return EXIT_BROKEN if diary.report.findings else 0
 
 
 def _after(seconds: float | None) -> Callable[[], bool]:
@@ -78,6 +87,19 @@ def _after(seconds: float | None) -> Callable[[], bool]:
         return lambda: False
     end = boot_time() + seconds
     return lambda: boot_time() >= end
+
+
+def _play_all(job: "_Job", time_is_up: Callable[[], bool], told: Told) -> None:
+    if job.jobs > 1:
+        run(_shared_out(job, time_is_up, told))
+        return
+    campaign(
+        _until(time_is_up, job.first, job.amount),
+        bug=job.bug,
+        most=job.most,
+        told=told,
+        patience=lambda: _after(_SHRINK_SECONDS),
+    )
 
 
 def _until(time_is_up: Callable[[], bool], first: int, amount: int) -> Iterator[int]:
@@ -91,15 +113,16 @@ def _until(time_is_up: Callable[[], bool], first: int, amount: int) -> Iterator[
 
 
 class _Job(msgspec.Struct, frozen=True):
-    """What is to be shared out among so many processes."""
+    """What is to be played, by so many processes, until so many cases have gone wrong."""
 
     first: int
     amount: int
     bug: str
+    most: int
     jobs: int
 
 
-async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> Report:
+async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> None:
     report, last = Report(), job.first + job.amount
     size = max(1, min(_AT_A_TIME, job.amount // job.jobs))
     chunks = iter(range(job.first, last, size))
@@ -107,21 +130,21 @@ async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> 
     async def work(_worker: int) -> None:
         nonlocal report
         for start in chunks:
-            if time_is_up() or report.enough:
+            if time_is_up() or len(report.findings) >= job.most:
                 return
             # Apart from the addition, because others add to it meanwhile.
-            found = await _play(seams.exec, start, min(size, last - start), job.bug)
+            found = await _play(seams.exec, start, min(size, last - start), job)
             report += found
             told(report)
 
     async with open_seams() as seams:
         await side_by_side(range(job.jobs), work, at_once=job.jobs)
-    return report
 
 
-async def _play(program: Exec, first: int, seeds: int, bug: str) -> Report:
+async def _play(program: Exec, first: int, seeds: int, job: _Job) -> Report:
     return await elsewhere(
-        program, "fuzz", "--first", str(first), "--seeds", str(seeds), "--bug", bug,
+        program, "fuzz", "--first", str(first), "--seeds", str(seeds),
+        "--bug", job.bug, "--most", str(job.most),
         kind=Report,
         undone=f"The seeds from {first} to {first + seeds - 1} were not played to their end",
         timeout=_CHUNK_SECONDS,
@@ -131,47 +154,69 @@ async def _play(program: Exec, first: int, seeds: int, bug: str) -> Report:
 # For people
 
 
+class _Diary:
+    """What has come of it so far, and where that is written."""
+
+    def __init__(self, first: int, corpus: str | None, progress: Told) -> None:
+        self.report = Report()
+        self._first, self._began = first, boot_time()
+        self._corpus, self._progress = corpus, progress
+        self._files: dict[int, str] = {}
+
+    def tell(self, report: Report) -> None:
+        self.report = report
+        if self._corpus is not None:
+            self._write(self._corpus)
+        self._progress(report)
+
+    def _write(self, corpus: str) -> None:
+        """What is not written yet."""
+        try:
+            for finding in self.report.findings:
+                if finding.seed in self._files:
+                    continue
+                os.makedirs(corpus, exist_ok=True)
+                path = os.path.join(corpus, f"fuzz-{finding.seed}.yaml")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(finding.scenario)
+                self._files[finding.seed] = path
+        except OSError as error:
+            raise click.ClickException(
+                f"{corpus} cannot be written to: {error.strerror or error}."
+            ) from None
+
+    def words(self, most: int | None = None) -> str:
+        """With a word on why it ended early if it did because ``most`` had gone wrong."""
+        report, lines = self.report, list[str]()
+        for finding in report.findings:
+            lines += [f"Seed {finding.seed} broke {', '.join(finding.broken)}:"]
+            lines += [f"  {sentence}" for sentence in dict.fromkeys(finding.sentences)]
+            where = self._files.get(finding.seed)
+            lines += [f"  NEXT: backstay sim run {where}"] if where else ["", finding.scenario]
+        if most is not None and len(report.findings) >= most:
+            lines.append(f"Ended early: {most} that went wrong are enough (--most).")
+        took = boot_time() - self._began
+        lines.append(
+            f"{report.seeds} seeds from {self._first} on in {took:.0f} s: {report.recovered} "
+            f"workloads recovered, {report.checked} happenings checked, "
+            f"{len(report.findings)} seeds went wrong."
+        )
+        return "\n".join(lines)
+
+
 def _progress(amount: int, seconds: float | None) -> Told:
-    if not sys.stderr.isatty():
-        return lambda _: None
+    """A line that changes, for a person who looks; one a minute for a log."""
     whole = f"{seconds:g} s" if amount == _ENDLESS else f"{amount} seeds"
+    looked_at = sys.stderr.isatty()
+    next_news = boot_time() + _NEWS_SECONDS
 
     def told(report: Report) -> None:
+        nonlocal next_news
         line = f"{report.seeds} seeds of {whole}, {len(report.findings)} went wrong"
-        click.echo(f"\r{line}", nl=False, err=True)
-        if report.seeds == amount:
-            click.echo(err=True)
+        if looked_at:
+            click.echo(f"\r{line}", nl=report.seeds == amount, err=True)
+        elif boot_time() >= next_news:
+            next_news += _NEWS_SECONDS
+            click.echo(line, err=True)
 
     return told
-
-
-def _write(report: Report, corpus: str) -> dict[int, str]:
-    """Where each finding is."""
-    files = {}
-    try:
-        os.makedirs(corpus, exist_ok=True)
-        for finding in report.findings:
-            path = files[finding.seed] = os.path.join(corpus, f"fuzz-{finding.seed}.yaml")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(finding.scenario)
-    except OSError as error:
-        raise click.ClickException(
-            f"{corpus} cannot be written to: {error.strerror or error}."
-        ) from None
-    return files
-
-
-def _words(report: Report, files: dict[int, str], first: int, seconds: float) -> str:
-    lines: list[str] = []
-    for finding in report.findings:
-        lines += [f"Seed {finding.seed} broke {', '.join(finding.broken)}:"]
-        lines += [f"  {sentence}" for sentence in dict.fromkeys(finding.sentences)]
-        where = files.get(finding.seed)
-        lines += [f"  NEXT: backstay sim run {where}"] if where else ["", finding.scenario]
-    if report.enough:
-        lines.append(f"Stopped early: {ENOUGH} cases are enough to begin with.")
-    lines.append(
-        f"{report.seeds} seeds from {first} on in {seconds:.0f} s: {report.recovered} workloads "
-        f"recovered, {report.checked} happenings checked, {len(report.findings)} seeds went wrong."
-    )
-    return "\n".join(lines)

@@ -4,9 +4,9 @@ A case goes wrong when an invariant breaks, and also when it cannot be played to
 controller that fails on an error that nobody foresaw, or a world that stands still, is no smaller
 a finding than a breach. Such an end goes by the name of its exception.
 
-A campaign ends early once it has ``ENOUGH`` findings, which are mostly of one cause. What is set up
-for a case serves for those that begin alike and come next: its siblings, and itself with steps
-taken away.
+A campaign ends early once it has ``most`` findings: a few at once are mostly of one cause. What is
+set up for a case serves for those that begin alike and come next: its siblings, and itself with
+steps taken away.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -19,7 +19,8 @@ from backstay.lab.scenario import Scenario, dump
 from backstay.lab.settled import CutShort, Settled
 from backstay.lab.shrink import shrink
 
-ENOUGH = 3
+MOST = 3
+"""So many findings are enough to begin with."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,15 +58,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             findings=self.findings + other.findings,
         )
 
-    @property
-    def enough(self) -> bool:
-        return len(self.findings) >= ENOUGH
-
 
 def campaign(
     seeds: Iterable[int],
     *,
     bug: str = "",
+    most: int = MOST,
     told: Callable[[Report], None] = lambda _: None,
     patience: Callable[[], Callable[[], bool]] = lambda: lambda: False,
 ) -> Report:
@@ -76,7 +74,7 @@ def campaign(
         for seed in seeds:
             report += _one(troupe, draw(seed, bug=bug), patience)
             told(report)
-            if report.enough:
+            if len(report.findings) >= most:
                 break
     return report
 
