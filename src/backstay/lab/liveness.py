@@ -10,8 +10,8 @@ crash at any moment is judged (L5), because its successor has the same bound.
 Recovered           within 60 s everything protected is released from a node that is proven dead,
                     or an incident says what else stands in its way
 NothingTerminating  within 60 s nothing is left of what we marked, or of what belonged to it
-HoldsAreTold        70 s after a node fell silent, or somebody deleted what was told of it, an open
-                    incident speaks of everything that it ran
+HoldsAreTold        70 s after a node fell silent, or was given something while it was, or somebody
+                    deleted what was told of it, an open incident speaks of everything that it ran
 NoActionLoops       the same deed is not done more than ten times a minute
 ==================  =============================================================================
 
@@ -117,6 +117,8 @@ class Patience:
         self._signs: dict[str, float] = {}
         self._left: dict[tuple[str, str], float] = {}
         """Since when it is for us alone to release or to remove it, by promise and uid."""
+        self._came: dict[str, float] = {}
+        """When each pod was given to its node, by uid."""
         self._in_vain: set[str] = set()
         self._restored_at: float | None = None
         self._told: set[tuple[str, str]] = set()
@@ -155,6 +157,8 @@ class Patience:
                 self._term = NOBODYS
             case LEASES.label, (_OURS.namespace, _OURS.lease):
                 self._notice_leader(term_of(after), happening.at)
+            case PODS.label, _ if _node_of(after) and not _node_of(before):
+                self._came[after["metadata"]["uid"]] = happening.at
             case CONFIRMATIONS.label, _ if before is None and self._is_on(after["spec"]["node"]):
                 self._in_vain.add(after["metadata"]["uid"])
 
@@ -190,7 +194,7 @@ class Patience:
                 if behind and self._is_settled(name, stored.object):
                     left += behind
             if name in self._signs and now - self._signs[name] > _TOLD * self._factor:
-                yield from self._untold(name)
+                yield from self._untold(name, now)
         # What has waited for its turn, or for something else that was told, has its time after it.
         self._left = {each[:2]: self._left.get(each[:2], now) for each in left}
         for each in left:
@@ -277,7 +281,7 @@ class Patience:
         kept = (pod["metadata"].get("labels") or {}).get(labels.PROTECT) == "false"
         return kept or owner_of("failover", config["spec"]) != OURS
 
-    def _untold(self, node: str) -> Iterator[_Unkept]:
+    def _untold(self, node: str, now: float) -> Iterator[_Unkept]:
         if self._searched.get(node) == self._changes:
             # A node can be silent for long, and whoever looks again finds what was told already.
             return
@@ -288,14 +292,19 @@ class Patience:
             if not _is_protected_kind(pod) or _is_over(pod):
                 continue
             record = records.get(uid)
-            if record is None or not record["sentence"]:
+            if record is not None and record["sentence"]:
+                continue
+            if now - self._came.get(uid, 0.0) > _TOLD * self._factor:
                 yield HOLDS, uid, f"{node} is silent, and no incident speaks of {name}"
+            else:
+                # It has its own time, and is to be looked at again when that is over.
+                self._searched.pop(node, None)
 
     def _pods(self, node: str) -> list[Json]:
         return [
             stored.object
             for stored in self._witness.store.all(PODS.label)
-            if stored.object["spec"].get("nodeName") == node
+            if _node_of(stored.object) == node
         ]
 
     def _records(self, node: str) -> dict[str, Json]:
@@ -386,6 +395,10 @@ def _last_signs(word: Json) -> tuple[str | None, str, str]:
 
 def _is_open(incident: Json) -> bool:
     return not (incident.get("status") or {}).get("closedAt")
+
+
+def _node_of(pod: Json | None) -> str:
+    return str(pod["spec"].get("nodeName", "")) if pod else ""
 
 
 def _boot(node: Json | None) -> str:

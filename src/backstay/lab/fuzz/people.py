@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from backstay.lab.fuzz.deaths import dies_for_good, first_dies
+from backstay.lab.fuzz.policies import another_rule
 from backstay.lab.fuzz.scene import Scene, rounded, step
-from backstay.lab.scenario import Do, Step
+from backstay.lab.scenario import After, Do, Step
 
 
 def minds_change(scene: Scene) -> Iterator[Step]:
@@ -17,6 +20,22 @@ def minds_change(scene: Scene) -> Iterator[Step]:
             yield scene.in_our_midst(step(at, change))
     if dice.happens(0.5):
         yield step(at + dice.between(5, 40), Do.ARM)
+
+
+def rules_change(scene: Scene) -> Iterator[Step]:
+    """At any moment, and perhaps once more."""
+    dice, at = scene.dice, scene.beginning()
+    for _ in range(1 + dice.below(2)):
+        at += dice.between(0, 50)
+        yield scene.in_our_midst(step(at, Do.CONFIGURE, config=another_rule(dice)))
+
+
+def rules_change_as_it_is_dealt_with(scene: Scene) -> Iterator[Step]:
+    """A node dies, and somebody changes them while we write."""
+    yield from dies_for_good(scene)
+    dice = scene.dice
+    changed = step(dice.between(5, 45), Do.CONFIGURE, config=another_rule(dice))
+    yield msgspec.structs.replace(changed, after=dice.pick(tuple(After)))
 
 
 def dies_while_we_are_disarmed(scene: Scene) -> Iterator[Step]:

@@ -1,7 +1,8 @@
-"""Fuzz: what people could have said beforehand, drawn by chance; see ``fuzz.py``.
+"""Fuzz: what people could have said, drawn by chance; see ``fuzz.py``.
 
-All of it is said before anything happens, so that everybody has read it, and what is limited to a
-time lasts longer than any case: whose clock is how wrong must not decide what is right.
+Most of it is said before anything happens; ``another_rule`` is for those who change their minds in
+the midst. What is limited to a time lasts longer than any case: whose clock is how wrong must not
+decide what is right.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ Json = dict[str, Any]
 _DAY = 1440
 _STRENGTHS = ("Observed", "Confirmed", "Presumed")
 _ON_KUBELET_LOSS = ("Leave", "Migrate", "StopAndMove")
+_DETACH = ("Attachments", "OutOfServiceTaint", "Leave")
+_OWNERS = ("Ours", "Foreign", "Off")
+_JOBS = ("failover", "detach", "addresses")
 
 
 def with_policies(dice: Chance, policy: PolicySpec, vms: Sequence[str]) -> PolicySpec:
@@ -40,16 +44,26 @@ def _config(dice: Chance) -> Json:
         "defaults": _some(
             dice,
             onKubeletLoss=dice.pick(_ON_KUBELET_LOSS),
-            detach=dice.pick(("Attachments", "OutOfServiceTaint", "Leave")),
+            detach=dice.pick(_DETACH),
             start=dice.happens(0.5),
         ),
         "proof": _some(dice, weakest=dice.pick(_STRENGTHS[1:]), presumeAfterSeconds=160),
-        "owners": {
-            job: dice.pick(("Foreign", "Off"))
-            for job in ("failover", "detach", "addresses")
-            if dice.happens(0.1)
-        },
+        "owners": {job: dice.pick(_OWNERS[1:]) for job in _JOBS if dice.happens(0.1)},
     }
+
+
+def another_rule(dice: Chance) -> Json:
+    """One thing that somebody writes into the configuration while it is in force."""
+    return dice.pick(
+        (
+            {"owners": {dice.pick(_JOBS): dice.pick(_OWNERS)}},
+            {"defaults": {"detach": dice.pick(_DETACH)}},
+            {"defaults": {"onKubeletLoss": dice.pick(_ON_KUBELET_LOSS)}},
+            {"proof": {"weakest": dice.pick(_STRENGTHS)}},
+            {"limits": {"nodesDown": 1 + dice.below(3)}},
+            {"protect": {dice.pick(("virtualMachines", "statefulSets")): dice.happens(0.5)}},
+        )
+    )
 
 
 def _asked(dice: Chance, vms: Sequence[str]) -> Json:

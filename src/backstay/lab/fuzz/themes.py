@@ -58,6 +58,7 @@ FOREIGN: Weighted[Story] = [
     (2, guests.guest_is_moved),
     (2, guests.guest_is_disturbed),
     (2, people.minds_change),
+    (2, people.rules_change),
     (3, people.somebody_meddles),
     (2, people.owner_changes_something),
 ]
@@ -127,12 +128,15 @@ THEMES: tuple[Theme, ...] = (
         "owners", 1, worlds.owned,
         [
             (2, deaths.dies_for_good), (1, deaths.first_dies),
-            (2, people.says_what_we_do_not_know),
+            (2, people.says_what_we_do_not_know), (1, people.rules_change_as_it_is_dealt_with),
         ],
     ),
     Theme(
         "other programs", 1, worlds.of_others,
-        [(3, deaths.dies_for_good), (2, deaths.first_dies)],
+        [
+            (3, deaths.dies_for_good), (2, deaths.first_dies),
+            (2, people.rules_change_as_it_is_dealt_with),
+        ],
     ),
     Theme(
         "silence", 2, worlds.silent,
