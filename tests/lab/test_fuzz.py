@@ -1,8 +1,10 @@
 """Cases that are drawn by chance: the same for the same seed, and none of them goes wrong."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from backstay.lab.fuzz.deck import story_of
 from backstay.lab.fuzz.themes import THEMES
 from backstay.lab.fuzz.words import deaf_to_the_api
 from backstay.lab.scenario import Do, dump, load
-from tests.support.sim_command import backstay_sim
+from tests.support.sim_command import backstay_sim, backstay_sim_begun
 
 CHUNK = 25
 CHUNKS = 40
@@ -162,13 +164,14 @@ def test_a_case_that_cannot_be_played_to_its_end_is_a_finding() -> None:
 
 
 def test_several_processes_find_the_same_as_one() -> None:
-    seeds = ("--first", "10", "--seeds", "2", "--output", "json")
+    # Two whole groups and a part of a third.
+    seeds = ("--first", "10", "--seeds", "12", "--output", "json")
     alone, shared = backstay_sim("fuzz", *seeds), backstay_sim("fuzz", *seeds, "--jobs", "2")
     assert (alone.returncode, shared.returncode) == (0, 0), alone.stderr + shared.stderr
     report = msgspec.json.decode(alone.stdout, type=Report)
     assert report == msgspec.json.decode(shared.stdout, type=Report)
-    assert report.seeds == 2
-    assert report.checked > 200
+    assert report.seeds == 12
+    assert report.checked > 1_200
 
 
 def test_what_went_wrong_is_written_down_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -179,6 +182,19 @@ def test_what_went_wrong_is_written_down_and_the_exit_code_says_so(tmp_path: Pat
     [file] = tmp_path.iterdir()
     assert f"NEXT: backstay sim run {file}" in done.stdout
     assert load(file.read_text()).bug == SILENCE
+
+
+def test_who_interrupts_it_is_told_what_came_of_it_so_far(tmp_path: Path) -> None:
+    case = ("--first", str(CHEAP), "--seeds", "100000", "--most", "1000", "--bug", SILENCE)
+    soak = backstay_sim_begun("fuzz", *case, "--corpus", str(tmp_path / "corpus"))
+    file = tmp_path / "corpus" / f"fuzz-{CHEAP}.yaml"
+    while not file.exists() and soak.poll() is None:
+        time.sleep(0.05)
+    soak.send_signal(signal.SIGINT)
+    said, wrong = soak.communicate()
+    assert soak.returncode == 130, wrong
+    assert f"NEXT: backstay sim run {file}" in said
+    assert f"seeds from {CHEAP} on" in said
 
 
 def test_an_unknown_bug_is_named() -> None:

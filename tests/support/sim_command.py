@@ -8,9 +8,16 @@ _FRONT_DOOR = "from backstay.cli.main import main; main()"
 
 
 def backstay_sim(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    begun = backstay_sim_begun(*arguments)
+    stdout, stderr = begun.communicate()
+    return subprocess.CompletedProcess(begun.args, begun.returncode, stdout, stderr)
+
+
+def backstay_sim_begun(*arguments: str) -> subprocess.Popen[str]:
+    """For somebody who does not wait for its end."""
+    return subprocess.Popen(
         [sys.executable, "-c", _FRONT_DOOR, "sim", *arguments],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )

@@ -25,9 +25,9 @@ from backstay.seam.system import boot_time
 from backstay.seam.tasks import side_by_side
 
 _SHRINK_SECONDS = 30.0
-_AT_A_TIME = 20 * SIBLINGS
-"""The most seeds for another process: enough that its start does not matter, and whole groups."""
-_CHUNK_SECONDS = 1800.0
+_AT_A_TIME = 100
+"""The most groups of siblings for another process: enough that its start does not matter."""
+_CHUNK_SECONDS = 3600.0
 _ENDLESS = 1_000_000_000
 _NEWS_SECONDS = 60.0
 """How often something is said where nobody sees a line change."""
@@ -73,8 +73,9 @@ def command(
         raise click.UsageError(f"there is no bug {bug!r}: 'backstay sim bugs' lists them.")
     amount = seeds or (_ENDLESS if seconds else 100)
     diary = _Diary(first, corpus, _progress(amount, seconds))
+    end = float("inf") if seconds is None else boot_time() + seconds
     try:
-        _play_all(_Job(first, amount, bug, most, jobs), _after(seconds), diary.tell)
+        _play_all(_Job(first, amount, end, bug, most, jobs), diary.tell)
     except KeyboardInterrupt:
         show(diary.report, output=output, table=diary.words)
         raise
@@ -82,19 +83,12 @@ def command(
     return EXIT_BROKEN if diary.report.findings else 0
 
 
-def _after(seconds: float | None) -> Callable[[], bool]:
-    if seconds is None:
-        return lambda: False
-    end = boot_time() + seconds
-    return lambda: boot_time() >= end
-
-
-def _play_all(job: "_Job", time_is_up: Callable[[], bool], told: Told) -> None:
+def _play_all(job: "_Job", told: Told) -> None:
     if job.jobs > 1:
-        run(_shared_out(job, time_is_up, told))
+        run(_shared_out(job, told))
         return
     campaign(
-        _until(time_is_up, job.first, job.amount),
+        _until(job.end, job.first, job.amount),
         bug=job.bug,
         most=job.most,
         told=told,
@@ -102,38 +96,44 @@ def _play_all(job: "_Job", time_is_up: Callable[[], bool], told: Told) -> None:
     )
 
 
-def _until(time_is_up: Callable[[], bool], first: int, amount: int) -> Iterator[int]:
+def _until(end: float, first: int, amount: int) -> Iterator[int]:
     for seed in range(first, first + amount):
-        if time_is_up():
+        if boot_time() >= end:
             return
         yield seed
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    end = boot_time() + seconds
+    return lambda: boot_time() >= end
 
 
 # Several processes
 
 
 class _Job(msgspec.Struct, frozen=True):
-    """What is to be played, by so many processes, until so many cases have gone wrong."""
+    """What is to be played, by so many processes, until the ``end`` or until so many cases have
+    gone wrong."""
 
     first: int
     amount: int
+    end: float
     bug: str
     most: int
     jobs: int
 
 
-async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> None:
-    report, last = Report(), job.first + job.amount
-    size = max(1, min(_AT_A_TIME, job.amount // job.jobs))
-    chunks = iter(range(job.first, last, size))
+async def _shared_out(job: _Job, told: Told) -> None:
+    report = Report()
+    chunks = _chunks(job)
 
     async def work(_worker: int) -> None:
         nonlocal report
-        for start in chunks:
-            if time_is_up() or len(report.findings) >= job.most:
+        for chunk in chunks:
+            if boot_time() >= job.end or len(report.findings) >= job.most:
                 return
             # Apart from the addition, because others add to it meanwhile.
-            found = await _play(seams.exec, start, min(size, last - start), job)
+            found = await _play(seams.exec, chunk, job)
             report += found
             told(report)
 
@@ -141,12 +141,25 @@ async def _shared_out(job: _Job, time_is_up: Callable[[], bool], told: Told) -> 
         await side_by_side(range(job.jobs), work, at_once=job.jobs)
 
 
-async def _play(program: Exec, first: int, seeds: int, job: _Job) -> Report:
+def _chunks(job: _Job) -> Iterator[range]:
+    """Whole groups of siblings, and fewer of them towards the end, where whoever is done first
+    would wait for the others."""
+    start, last = job.first, job.first + job.amount
+    while start < last:
+        groups = (last - start) // (2 * job.jobs * SIBLINGS)
+        size = SIBLINGS * max(1, min(_AT_A_TIME, groups))
+        yield range(start, min(start + size, last))
+        start += size
+
+
+async def _play(program: Exec, seeds: range, job: _Job) -> Report:
+    left = job.end - boot_time()
+    limit = () if left == float("inf") else ("--seconds", f"{max(1.0, left):.1f}")
     return await elsewhere(
-        program, "fuzz", "--first", str(first), "--seeds", str(seeds),
+        program, "fuzz", "--first", str(seeds.start), "--seeds", str(len(seeds)), *limit,
         "--bug", job.bug, "--most", str(job.most),
         kind=Report,
-        undone=f"The seeds from {first} to {first + seeds - 1} were not played to their end",
+        undone=f"The seeds from {seeds.start} to {seeds[-1]} were not played to their end",
         timeout=_CHUNK_SECONDS,
     )  # fmt: skip
 
