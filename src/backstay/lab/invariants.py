@@ -184,13 +184,19 @@ def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | 
     removed = pod_removed(happening)
     if removed is None:
         return None
-    meta, node = removed["metadata"], node_of(removed)
+    meta = removed["metadata"]
     if not meta.get("deletionTimestamp"):
         return f"{meta['name']} was removed without having been marked before"
-    doubt = witness.doubt(request_of(happening), node, since=witness.marked(meta["uid"]) or 0)
-    if not doubt or has_stopped(removed, witness) or witness.is_shut_out(removed):
-        return None
-    return f"{meta['name']} was removed although {doubt}"
+    since = witness.marked(meta["uid"]) or 0
+    doubt = _doubt(removed, request_of(happening), witness, since=since)
+    return f"{meta['name']} was removed although {doubt}" if doubt else None
+
+
+def _doubt(pod: Json, by: Asked, witness: Witness, *, since: int) -> str:
+    """Why nothing proves that it cannot write; empty if something does that was not taken back by
+    ``since``."""
+    doubt = witness.doubt(by, node_of(pod), since=since)
+    return "" if has_stopped(pod, witness) or witness.is_shut_out(pod) else doubt
 
 
 def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
@@ -202,8 +208,8 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
     if marked is None:
         return None
     lease, words = witness.lease_look(by, node), witness.words_seen(by, node, since=marked)
-    if lease is not None and any(word.version >= marked for word in words):
-        # What was taken back meanwhile is not what it rests on, where there is another word.
+    if lease is not None and not _doubt(removed, by, witness, since=lease.version):
+        # What was taken back meanwhile is not what it rests on, where there is something else.
         words = witness.words_seen(by, node, since=lease.version)
     if all(look is not None and look.version >= marked for look in (lease, *words)):
         return None
