@@ -88,6 +88,7 @@ class Parts(TypedDict, total=False):
     guests: type[GuestSource]
     loop: type[FailoverLoop]
     observer: type[Observer]
+    operator: type[OperatorSource]
     leadership: type[Leadership]
     reach: type[ReachSource]
     provider: Provider | None
@@ -111,6 +112,7 @@ class App:
         guests: type[GuestSource] = GuestSource,
         loop: type[FailoverLoop] = FailoverLoop,
         observer: type[Observer] = Observer,
+        operator: type[OperatorSource] = OperatorSource,
         leadership: type[Leadership] = Leadership,
         reach: type[ReachSource] = ReachSource,
         linstor: type[LinstorSource] = LinstorSource,
@@ -132,7 +134,7 @@ class App:
         self.notifier = _notifier(settings, seams, self.measured)
         self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
         self.past = past or _past(settings, seams, client)
-        self.operator = OperatorSource(client, rng=seams.rng, wall=seams.wall, past=self.past)
+        self.operator = operator(client, rng=seams.rng, wall=seams.wall, past=self.past)
         self.nodes = NodeSource(
             client,
             rng=seams.rng,

@@ -1,5 +1,8 @@
 """What an API says of itself, and tables (one target: pytest.mark.real)."""
 
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+
 import pytest
 
 from tests.conformance.objects import named, pod
@@ -19,6 +22,12 @@ async def test_a_healthy_api_says_so(api: Api, path: str) -> None:
 async def test_an_api_says_its_version(api: Api) -> None:
     version = await api.read("/version")
     assert version["gitVersion"].startswith(f"v{version['major']}.{version['minor']}.")
+
+
+@pytest.mark.parametrize("path", ["/version", "/api/v1/nodes", "/api/v1/nodes/nobody"])
+async def test_every_answer_tells_how_late_it_is(api: Api, path: str) -> None:
+    said = (await api.get(path)).headers["date"]
+    assert parsedate_to_datetime(said).utcoffset() == timedelta()
 
 
 async def test_the_core_group_has_one_version(api: Api) -> None:

@@ -181,15 +181,25 @@ async def test_a_lease_that_was_given_up_is_nobodys(api: CountingApi) -> None:
     assert (await look(api)).leader is None
 
 
-async def test_the_configuration_is_what_it_means_now(installed: CountingApi) -> None:
-    spec = {"mode": "Armed", "disarmed": {"until": before(5), "reason": "over by now"}}
+@pytest.mark.parametrize(
+    ("until", "mode"),
+    [
+        ("2020-01-01T00:00:00Z", Mode.ARMED),
+        # Over by our clock, and not by that of the API, which shows the real time here.
+        (before(5), Mode.DISARMED),
+    ],
+)
+async def test_the_configuration_is_what_it_means_now(
+    installed: CountingApi, until: str, mode: Mode
+) -> None:
+    spec = {"mode": "Armed", "disarmed": {"until": until, "reason": "work"}}
     await installed.put({
         "apiVersion": "backstay.dev/v1alpha1", "kind": "BackstayConfig",
         "metadata": {"name": "cluster"}, "spec": spec,
     })  # fmt: skip
     picture = await look(installed)
     assert (picture.installed, picture.configured) == (True, True)
-    assert picture.policy.mode is Mode.ARMED
+    assert picture.policy.mode is mode
 
 
 async def test_a_confirmation_and_an_incident_are_with_their_node(installed: CountingApi) -> None:

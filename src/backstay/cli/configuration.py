@@ -61,10 +61,12 @@ class ForATime(msgspec.Struct, frozen=True):
 async def set_for_a_time(
     session: Session, field: str, length: timedelta, reason: str
 ) -> tuple[ForATime, ConfigRow | None]:
-    """In one's own name; and the configuration as it was before."""
+    """In one's own name; and the configuration as it was before. It ends by the API's clock:
+    controllers go by that, and by their own, but not by that of whoever has asked for it."""
     known = await read_config(session.client)
     by = await own_name(session.client)
-    done = ForATime(time_text(session.seams.wall.now() + length), reason, by)
+    now = session.client.api_now() or session.seams.wall.now()
+    done = ForATime(time_text(now + length), reason, by)
     await write_config(session.client, known, {field: msgspec.to_builtins(done)})
     return done, known
 

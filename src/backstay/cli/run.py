@@ -36,6 +36,7 @@ from backstay.cli.webhook import checked, webhook_of, webhook_options
 from backstay.drivers.linstor.access import Access
 from backstay.kube.discovery import server_version
 from backstay.kube.lease import LeaseTimes
+from backstay.model.moments import Now
 from backstay.model.policy import Mode, Policy, Times
 from backstay.record import logs
 from backstay.record.notify import Webhook
@@ -268,7 +269,8 @@ def _tell_of_linstor(settings: Settings) -> None:
 
 
 async def _policy(session: Session) -> Policy:
-    return policy_of(await read_config(session.client), session.seams.wall.now())
+    config = await read_config(session.client)
+    return policy_of(config, Now.by(session.seams.wall.now(), session.client.api_now()))
 
 
 def _settings(options: Options, seams: Seams, webhook: Webhook | None) -> Settings:

@@ -9,11 +9,15 @@ Rules:
   401. Everything else is the caller's decision, because only the caller knows what it meant.
 * ``not_after`` travels to the transport, which checks it once it has a connection: a deposed
   leader's last write stays unsent.
+* Every answer tells how late it is where it was given. That is another clock than this machine's,
+  for whoever must not rely on one alone (``api_now``).
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar, Unpack
 from urllib.parse import urlencode, urlsplit
@@ -86,6 +90,20 @@ class KubeClient:
         self._transport = transport
         self._user_agent = user_agent
         self._limits = limits or VerbLimits(RateLimit(200, 400), RateLimit(200, 500))
+        self._dated: tuple[str, float] | None = None
+
+    def api_now(self) -> datetime | None:
+        """The time of day by the clock of whichever API server was the last to answer, counted on
+        since then; None if none has told."""
+        if self._dated is None:
+            return None
+        text, heard_at = self._dated
+        since = timedelta(seconds=asyncio.get_running_loop().time() - heard_at)
+        try:
+            return parsedate_to_datetime(text).replace(tzinfo=UTC) + since
+        except (ValueError, OverflowError):
+            # Whoever stands in between may write anything there.
+            return None
 
     # Reading
 
@@ -322,6 +340,8 @@ class KubeClient:
                 await asyncio.sleep(wait)
                 now = loop.time()
             else:
+                if date := answer.headers.get("date"):
+                    self._dated = (date, loop.time())
                 return Reply(answer.body, call)
 
     async def _open(self, call: Call, stack: AsyncExitStack) -> Lines:

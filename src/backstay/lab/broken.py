@@ -41,6 +41,7 @@ from backstay.model.addresses import AddressClaim, AddressOutcome
 from backstay.model.evidence import Confirmation, Fence, Testimony
 from backstay.model.incident import IncidentStatus
 from backstay.model.labels import TAINT
+from backstay.model.moments import Now
 from backstay.model.node import NodeFacts
 from backstay.model.policy import Mode, Policy
 from backstay.model.reasons import Reason, Why
@@ -48,6 +49,7 @@ from backstay.model.workload import PodRef, Workload, WorkloadKind
 from backstay.record import telling
 from backstay.record.refutations import Refutations
 from backstay.sources.hearsay import Hearsay
+from backstay.sources.operator import OperatorSource
 from backstay.sources.views import ViewRow
 
 Verb = Callable[..., Awaitable[None]]
@@ -147,6 +149,11 @@ class WithoutRefutations(FailoverLoop):
     def __init__(self, client: KubeClient, *, refutations: Refutations, **rest: Any) -> None:
         nothing = _KeepsNothing(client, wall=refutations._wall)
         super().__init__(client, refutations=nothing, **rest)
+
+
+class ByOneClock(OperatorSource):
+    def _now(self) -> Now:
+        return Now.by(self._wall.now())
 
 
 class DeafToWarnings(Hearsay):

@@ -103,6 +103,16 @@ DISARMED = Scenario(
     until=95,
 )
 
+CLOCK_SET_WHILE_DISARMED = Scenario(
+    name="clock-set-while-disarmed",
+    question="What if our clock is set by an hour while somebody has disarmed us?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    policy=PolicySpec(disarmed_for=600),
+    steps=(_ours(2, Do.SKEW_CONTROLLER, seconds=3600), *_DEATH),
+    until=95,
+)
+
 RESTORED = Scenario(
     name="restored",
     question="What if the API is restored from a backup while a node is dead?",

@@ -4,6 +4,7 @@ from backstay.decide import failover
 from backstay.decide.failover import CHAIN
 from backstay.lab import cases
 from backstay.lab.broken import (
+    ByOneClock,
     ByTheClock,
     DeafToWarnings,
     ForAllTimes,
@@ -43,6 +44,14 @@ WORD_BUGS: tuple[Bug, ...] = (
         frozenset({"Disarm"}),
         {"chain": (*chain_without(failover.may_we_act), do_we_only_observe)},
         cases.DISARMED,
+    ),
+    Bug(
+        "ends-by-one-clock",
+        "What somebody has set an end to ends by our own clock alone.",
+        "sources/operator.py: _now",
+        frozenset({"Disarm"}),
+        {"operator": ByOneClock},
+        cases.CLOCK_SET_WHILE_DISARMED,
     ),
     Bug(
         "trusts-a-restored-api",

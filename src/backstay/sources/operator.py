@@ -4,11 +4,13 @@ All of it is watched. Without a configuration we only observe: that is the one m
 mistake costs nothing. One that cannot be read does not take the place of the last that could; a
 policy that could never be read holds the workloads of its namespace, because nobody knows what
 their owners ask for.
+
+What they have set an end to goes by two clocks, ours and the API's: somebody who sets one of them
+must not arm us again, nor keep the brake on storms lifted.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import NoReturn
 
 import msgspec
@@ -40,7 +42,7 @@ from backstay.kube.projection import Unreadable
 from backstay.kube.reflector import Reflector
 from backstay.kube.versions import is_older
 from backstay.model.evidence import Confirmation
-from backstay.model.moments import moment_of
+from backstay.model.moments import Now, moment_of
 from backstay.model.policy import AvailabilityRule, Mode, Policy
 from backstay.seam.clock import Rng, WallClock
 from backstay.sources.past import Past
@@ -97,7 +99,10 @@ class OperatorSource:
         wishes = Wishes(
             self._rules, never_read(self._without_a_good_one(self.asked.quarantine.values()))
         )
-        return self._in_time(policy_of(row, self._wall.now(), wishes))
+        return self._in_time(policy_of(row, self._now(), wishes))
+
+    def _now(self) -> Now:
+        return Now.by(self._wall.now(), self._client.api_now())
 
     def confirmations(self, node: str) -> tuple[Confirmation, ...]:
         rows = self.confirmed.by_index("node", node)
@@ -108,7 +113,7 @@ class OperatorSource:
         know for ``node``."""
         await self._past.look()
         config, wishes = await self._read_config(), await self._read_wishes()
-        policy = self._in_time(policy_of(config, self._wall.now(), wishes))
+        policy = self._in_time(policy_of(config, self._now(), wishes))
         rows = [await self._read_confirmation(row) for row in self.confirmed.by_index("node", node)]
         return policy, tuple(self._confirmation(row) for row in rows if row is not None)
 
@@ -210,7 +215,7 @@ def rules_of(rows: Iterable[AvailabilityRow]) -> tuple[AvailabilityRule, ...]:
 NO_WISHES = Wishes()
 
 
-def policy_of(row: ConfigRow | None, now: datetime, wishes: Wishes = NO_WISHES) -> Policy:
+def policy_of(row: ConfigRow | None, now: Now, wishes: Wishes = NO_WISHES) -> Policy:
     """What a configuration means at this moment; none at all means to observe."""
     if row is None:
         return Policy(rules=wishes.rules, unread=wishes.unread)
@@ -249,10 +254,11 @@ def _is_timeless(spec: ConfigSpec) -> bool:
     return spec.disarmed is None and spec.storm_release is None
 
 
-def _disarmed(policy: Policy, disarmed: Disarmed, now: datetime) -> Policy:
-    """A moment that cannot be read never comes: who wanted us to keep still is heeded."""
+def _disarmed(policy: Policy, disarmed: Disarmed, now: Now) -> Policy:
+    """Until it is over by every clock. A moment that cannot be read never comes: who wanted us to
+    keep still is heeded."""
     until = moment_of(disarmed.until)
-    if not disarmed.until or (until is not None and now >= until):
+    if not disarmed.until or (until is not None and now.earliest >= until):
         return policy
     return msgspec.structs.replace(
         policy,
@@ -262,10 +268,10 @@ def _disarmed(policy: Policy, disarmed: Disarmed, now: datetime) -> Policy:
     )
 
 
-def _lifted(release: StormRelease | None, now: datetime) -> str:
-    """Why a person has lifted the brake on storms, if it still holds."""
+def _lifted(release: StormRelease | None, now: Now) -> str:
+    """Why a person has lifted the brake on storms, until that is over by any clock."""
     until = None if release is None else moment_of(release.until)
-    if release is None or until is None or now >= until:
+    if release is None or until is None or now.latest >= until:
         return ""
     return release.reason or "no reason given"
 

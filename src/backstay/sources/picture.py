@@ -45,7 +45,7 @@ from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.drbd import ResourceSight
 from backstay.model.evidence import Confirmation, Testimony
 from backstay.model.labels import LEASE_NAMESPACE, NOTES, OPT_IN, ROLLED_BACK, TAINT
-from backstay.model.moments import moment_of
+from backstay.model.moments import Now, moment_of
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import PIRAEUS, OptIn, Policy, Times
 from backstay.model.reasons import Why
@@ -180,7 +180,7 @@ async def take(
             for row in sorted(rows, key=lambda row: row.key)
         ),
         policy=msgspec.structs.replace(
-            policy_of(config, at, wishes),
+            policy_of(config, Now.by(at, client.api_now()), wishes),
             rolled_back="" if leader is None else leader.rolled_back,
         ),
         configured=config is not None,

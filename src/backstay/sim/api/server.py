@@ -1,10 +1,13 @@
 """ApiServer: requests in, answers out. It is a ``Handler``; see the package for where it stands.
 
 Every request becomes a read or one of the ``operations``, all of it in one step that nothing can
-interrupt; only a watch goes on. Whatever is refused on the way becomes a Status body.
+interrupt; only a watch goes on. Whatever is refused on the way becomes a Status body. Every answer
+says how late it is by the server's clock.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
@@ -78,6 +81,8 @@ class ApiServer:
         self._views = tables.Views(self.rules, wall)
         self._documents = Documents(self.kinds)
         self._aggregated: dict[str, Callable[[Inbound], Answer]] = {}
+        self._wall = wall
+        self._dated = -1, _JSON
 
     def aggregate(self, group: str, answer: Callable[[Inbound], Answer]) -> None:
         """Leaves what is asked of a group to somebody else, as an APIService does. It is not
@@ -92,9 +97,19 @@ class ApiServer:
     async def handle(self, inbound: Inbound, user: User = ADMIN) -> Answer:
         """Does what is asked. Whether ``user`` may is for others to say (see ``access``)."""
         try:
-            return self._answer(inbound, user)
+            answer = self._answer(inbound, user)
         except Refusal as refusal:
-            return refused(refusal)
+            answer = refused(refusal)
+        return Answer(status=answer.status, headers=self._date(answer.headers), body=answer.body)
+
+    def _date(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        second = int(asyncio.get_running_loop().time())
+        if self._dated[0] != second:
+            # Once a second: it has no finer grain.
+            date = format_datetime(self._wall.now(), usegmt=True)
+            self._dated = second, {**_JSON, "date": date}
+        dated = self._dated[1]
+        return dated if headers == _JSON else {**headers, "date": dated["date"]}
 
     def _answer(self, inbound: Inbound, user: User) -> Answer:
         if inbound.method == "PATCH" and (renewed := self.renewals.again(inbound)) is not None:
