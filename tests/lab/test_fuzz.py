@@ -184,17 +184,33 @@ def test_what_went_wrong_is_written_down_and_the_exit_code_says_so(tmp_path: Pat
     assert load(file.read_text()).bug == SILENCE
 
 
-def test_who_interrupts_it_is_told_what_came_of_it_so_far(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_who_interrupts_it_is_told_what_came_of_it_so_far(
+    tmp_path: Path, told: signal.Signals
+) -> None:
     case = ("--first", str(CHEAP), "--seeds", "100000", "--most", "1000", "--bug", SILENCE)
     soak = backstay_sim_begun("fuzz", *case, "--corpus", str(tmp_path / "corpus"))
     file = tmp_path / "corpus" / f"fuzz-{CHEAP}.yaml"
     while not file.exists() and soak.poll() is None:
         time.sleep(0.05)
-    soak.send_signal(signal.SIGINT)
+    soak.send_signal(told)
     said, wrong = soak.communicate()
     assert soak.returncode == 130, wrong
     assert f"NEXT: backstay sim run {file}" in said
     assert f"seeds from {CHEAP} on" in said
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_who_ends_it_ends_those_that_it_has_started(told: signal.Signals) -> None:
+    soak = backstay_sim_begun("fuzz", "--seeds", "100000", "--jobs", "2")
+    started = Path(f"/proc/{soak.pid}/task/{soak.pid}/children")
+    while len(workers := started.read_text().split()) < 2:
+        time.sleep(0.05)
+    soak.send_signal(told)
+    said, wrong = soak.communicate()
+    assert (soak.returncode, wrong.strip()) == (130, "Interrupted.")
+    assert "0 seeds went wrong" in said
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
 def test_an_unknown_bug_is_named() -> None:

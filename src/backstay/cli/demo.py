@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import click
 
+from backstay.cli.ending import ended_by_signals
 from backstay.cli.main import EXIT_ERROR
 from backstay.cli.output import output_option, show
 from backstay.lab import view
@@ -66,7 +66,7 @@ def command(plain: bool, quick: bool, stay: bool, speed: float, output: str) -> 
 
 
 async def _demo(pace: Pace, *, plain: bool, stay: bool, output: str) -> Report:
-    with _ended_by_signals():
+    with ended_by_signals():
         async with open_seams() as seams, AsyncExitStack() as stack:
             # The grounds end in the order in which they were begun, the cluster of Backstay last.
             plain_ground = await stack.enter_async_context(on_this_loop(seams))
@@ -134,33 +134,6 @@ def _quietly() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(silence)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end it as Ctrl-C does: everything is put back first."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    ended = False
-
-    def end() -> None:
-        nonlocal ended
-        if not ended:
-            ended = True
-            task.cancel()
-
-    for number in numbers:
-        loop.add_signal_handler(number, end)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not ended:
-            raise
-        raise KeyboardInterrupt from None
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 # Staying

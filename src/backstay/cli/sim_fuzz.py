@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import click
 import msgspec
 
+from backstay.cli.ending import end_as_after_ctrl_c, ended_by_signals
 from backstay.cli.output import output_option, show
 from backstay.cli.sim import EXIT_BROKEN
 from backstay.cli.sim_elsewhere import elsewhere
@@ -71,6 +72,7 @@ def command(
     """
     if bug and bug not in {each.name for each in BUGS}:
         raise click.UsageError(f"there is no bug {bug!r}: 'backstay sim bugs' lists them.")
+    end_as_after_ctrl_c()
     amount = seeds or (_ENDLESS if seconds else 100)
     diary = _Diary(first, corpus, _progress(amount, seconds))
     end = float("inf") if seconds is None else boot_time() + seconds
@@ -137,8 +139,9 @@ async def _shared_out(job: _Job, told: Told) -> None:
             report += found
             told(report)
 
-    async with open_seams() as seams:
-        await side_by_side(range(job.jobs), work, at_once=job.jobs)
+    with ended_by_signals():
+        async with open_seams() as seams:
+            await side_by_side(range(job.jobs), work, at_once=job.jobs)
 
 
 def _chunks(job: _Job) -> Iterator[range]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import click
 
+from backstay.cli.ending import end_as_after_ctrl_c, ended_by_signals
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.sim import EXIT_BROKEN
 from backstay.cli.sim_elsewhere import elsewhere
@@ -44,6 +45,7 @@ def command(bugs: str, seeds: int, first: int, ranges: int, jobs: int, output: s
     Exit code 4 when one was not caught in most of the ranges.
     """
     wanted = _wanted(bugs)
+    end_as_after_ctrl_c()
     beginnings = range(first, first + ranges * seeds, seeds)
     if jobs == 1:
         found = [
@@ -79,7 +81,9 @@ async def _shared_out(wanted: Sequence[str], options: Sequence[str], jobs: int) 
             )  # fmt: skip
             return [_told(each) for each in found]
 
-        return [each for found in await side_by_side(wanted, one, at_once=jobs) for each in found]
+        with ended_by_signals():
+            found = await side_by_side(wanted, one, at_once=jobs)
+    return [each for hunts in found for each in hunts]
 
 
 def _by_bug(found: Sequence[Hunted]) -> dict[str, list[Hunted]]:
