@@ -103,9 +103,10 @@ class Troupe:
         )
 
     def _clear(self) -> None:
-        if self._settled is not None:
-            self._settled.close()
-            self._settled = None
+        # Forgotten first: whoever is interrupted in the midst of it comes here again.
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            settled.close()
 
     def __enter__(self) -> Self:
         return self
