@@ -13,9 +13,9 @@ from backstay.decide.failover import (
     examine,
 )
 from backstay.decide.proof import counts, proofs, refuted
-from backstay.model.evidence import EvidenceKind
+from backstay.model.evidence import EvidenceKind, Strength
 from backstay.model.node import Life
-from backstay.model.policy import Mode
+from backstay.model.policy import AvailabilityRule, Mode
 from backstay.model.workload import Volume, WorkloadKind
 from tests.decide.cases import (
     CONFIRMED,
@@ -272,6 +272,33 @@ def test_a_status_that_came_after_the_confirmation_speaks_against_it_for_whoever
     facts = replace(FACTS, status="12:00:00")
     assert not counts(replace(WORD, last_status="11:59:50"), facts)
     assert counts(replace(WORD, last_status=""), facts), "one that names none counts without it"
+
+
+@pytest.mark.parametrize(
+    ("value", "last", "because"),
+    [
+        ("renewal", "last_renewal", "the node's lease was renewed after it was given"),
+        (
+            "heartbeat", "last_heartbeat",
+            "the node's virt-handler sent a heartbeat after it was given",
+        ),
+        ("status", "last_status", "the node's kubelet posted its status after it was given"),
+    ],
+)  # fmt: skip
+def test_whoever_did_not_see_the_sign_come_says_why_the_word_does_not_count(
+    value: str, last: str, because: str
+) -> None:
+    late = changed(facts={value: "12:00:00"}, word={last: "11:59:50"})
+    found = verdict(late)
+    assert (found.action, found.why.code) == (Action.HOLD, "ConfirmationRefused")
+    assert because in found.why.sentence
+
+
+def test_where_a_death_may_be_presumed_it_is_said_what_that_waits_for() -> None:
+    consent = AvailabilityRule(name="ours", namespace="shop", minimum=Strength.PRESUMED)
+    unproven = changed(confirmations=(), policy={"rules": (consent,)})
+    assert "to presume its death, " in verdict(unproven).why.sentence
+    assert "presume" not in verdict(changed(confirmations=())).why.sentence
 
 
 # The whole node
