@@ -76,10 +76,8 @@ def test_a_node_that_answers_is_not_fenced() -> None:
 
 
 def test_a_node_whose_guests_are_heard_of_is_not_fenced() -> None:
-    found = judged(facts={"heartbeat": "x", "heartbeat_changed_at": SUSPECTED + 5})
-    assert found.orders == ()
-    assert found.why is not None
-    assert "VM shop/web" in found.why.sentence
+    facts = {"heartbeat": "x", "heartbeat_changed_at": SUSPECTED + 5}
+    assert judged(facts=facts).orders == ()
 
 
 def test_a_death_that_is_proven_needs_no_fence() -> None:
