@@ -252,8 +252,11 @@ class Patience:
             if meta.get("finalizers"):
                 continue
             uid, name = meta["uid"], meta["name"]
-            wanted = _is_protected_kind(pod) and not wants_more_than_a_word(pod, self._witness)
-            if wanted and not _is_over(pod) and self._should_be_gone(records.get(uid)):
+            if wants_more_than_a_word(pod, self._witness):
+                # Be it that somebody has asked for it after it was marked.
+                continue
+            wanted = _is_protected_kind(pod) and not _is_over(pod)
+            if wanted and self._should_be_gone(records.get(uid)):
                 yield RECOVERED, uid, f"{name} is still on {node}, whose death is proven"
             # LINSTOR's controller is only marked, as Kubernetes does it a few minutes later.
             marked = meta.get("deletionTimestamp") and not is_replaceable(pod)

@@ -58,9 +58,6 @@ def _steps(theme: Theme, story: Story, scene: Scene, *, mixed: float) -> list[St
     others = theme.others + (1 if dice.happens(mixed) else 0)
     stories += [weighted(dice, FOREIGN) for _ in range(others)]
     steps = [step for story in stories for step in story(scene) if step.at < LONGEST]
-    if scene.opening.policy.disarmed_for or any(step.do is Do.DISARM for step in steps):
-        # It ends at a time of day: whoever sets our clock decides when, not we.
-        steps = [step for step in steps if step.do is not Do.SKEW_CONTROLLER]
     return sorted(steps, key=lambda step: step.at)
 
 

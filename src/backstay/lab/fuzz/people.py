@@ -44,6 +44,14 @@ def dies_while_we_are_disarmed(scene: Scene) -> Iterator[Step]:
     yield from _dies_and_perhaps_we_are_armed(scene)
 
 
+def dies_while_we_are_disarmed_and_clocks_are_set(scene: Scene) -> Iterator[Step]:
+    """By more than the time for which we are."""
+    yield step(0, Do.DISARM, seconds=rounded(scene.dice.between(70, 120)))
+    ahead = rounded(scene.dice.between(600, 7200))
+    yield from scene.all_of_us(scene.beginning(), Do.SKEW_CONTROLLER, seconds=ahead)
+    yield from dies_for_good(scene)
+
+
 def dies_while_we_only_observe(scene: Scene) -> Iterator[Step]:
     yield step(0, Do.OBSERVE)
     yield from _dies_and_perhaps_we_are_armed(scene)

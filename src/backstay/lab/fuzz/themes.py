@@ -92,8 +92,9 @@ THEMES: tuple[Theme, ...] = (
     Theme(
         "arming", 2, worlds.small,
         [
-            (5, people.dies_while_we_are_disarmed), (2, people.dies_while_we_only_observe),
+            (4, people.dies_while_we_are_disarmed), (2, people.dies_while_we_only_observe),
             (1, people.dies_without_configuration), (2, people.minds_change),
+            (1, people.dies_while_we_are_disarmed_and_clocks_are_set),
         ],
     ),
     Theme(
