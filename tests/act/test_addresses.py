@@ -12,8 +12,9 @@ from hypothesis import given as for_all
 from hypothesis import strategies as some
 
 from backstay.act import addresses
-from backstay.apis.calico import Block
+from backstay.apis.calico import Block, handle_name
 from backstay.kube.errors import TooLate
+from backstay.kube.resource import Resource
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate, told
 from backstay.sim.api.operations import Write
 from backstay.sim.api.requests import Target
@@ -280,6 +281,17 @@ async def test_a_block_that_is_about_to_be_deleted_counts_as_gone(records: Recor
 
 
 @only_v1
+async def test_a_handle_that_is_about_to_be_deleted_is_left_to_whoever_deletes_it(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR)
+    handle = handle_name("k8s-pod-network.c0ffee")
+    _rewrite(records, lambda spec: spec.update(deleted=True), kind=V1.handles, name=handle)
+    assert fates(await release(records, claim)) == {FOUR: Fate.RELEASED}
+    assert [each for each in records.written() if handle in each] == []
+
+
+@only_v1
 async def test_what_we_know_nothing_of_survives_us(records: Records) -> None:
     claim = await records.give(FOUR)
     await records.give("10.244.3.6", container="beef", pod="other")
@@ -413,16 +425,18 @@ def _given_to_another(spec: Json) -> None:
     spec["attributes"][0] = {"handle_id": "k8s-pod-network.feed", "secondary": owner}
 
 
-def _rewrite(records: Records, change: Change) -> None:
-    """Somebody else writes to the block at this very moment."""
+def _rewrite(
+    records: Records, change: Change, *, kind: Resource = V1.blocks, name: str = BLOCK
+) -> None:
+    """Somebody else writes to the record at this very moment."""
     store = records.server.store
-    stored = store.get(V1.blocks.label, ("", BLOCK))
+    stored = store.get(kind.label, ("", name))
     assert stored is not None
     body = copy.deepcopy(dict(stored.object))
     change(body["spec"])
-    info = records.server.kinds.find(V1.name, V1.version, "ipamblocks")
+    info = records.server.kinds.find(kind.group, kind.version, kind.plural)
     assert info is not None
-    records.server.operations.patch(Target(info, "", BLOCK), lambda _: body, Write("somebody"))
+    records.server.operations.patch(Target(info, "", name), lambda _: body, Write("somebody"))
 
 
 # Beside the stand-in, which was written after libcalico and knows nothing of ours

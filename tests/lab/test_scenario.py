@@ -70,7 +70,11 @@ def test_a_scenario_that_is_a_value_can_be_written() -> None:
         ("at: 5,", "at: .nan,", "steps[0].at: it is to be between 0 and the end"),
         ("until: 120", "until: .inf", "mine.yaml: until: it is to be more than 0"),
         ("name: till", "name: db-0", "mine.yaml: workloads: there are two of the name db-0."),
-        ("[n1, n2]", "[n1, N2]", "'N2' is to consist of small letters, digits and dashes."),
+        (
+            "[n1, n2]",
+            "[n1, N2]",
+            "'N2' is to consist of small letters, digits and dashes, 42 at most.",
+        ),
         ("replicas: 2", "replicas: 99", "workloads.statefulSets[0].replicas: between 1 and 50"),
         ("do: kill, node: n2", "do: disarm", "steps[0].seconds: disarm needs to know for how long"),
         ("do: kill, node: n2", "do: stop-vm, workload: db-0", "workload: db-0 is no VM."),

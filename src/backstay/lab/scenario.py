@@ -409,7 +409,7 @@ def _joined(place: str, field: str) -> str:
 def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Field and fault; the first is told."""
     if not _NAME.fullmatch(scenario.name):
-        yield "name", "it is to consist of small letters, digits and dashes"
+        yield "name", "it is to consist of small letters, digits and dashes, 42 at most"
     if not scenario.nodes:
         yield "nodes", "at least one node is needed"
     if not 1 <= scenario.controllers <= 9:
@@ -478,7 +478,7 @@ def _wrong_hosts(scenario: Scenario) -> Iterator[tuple[str, str]]:
 def _each_once(field: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for number, name in enumerate(names):
         if not _NAME.fullmatch(name):
-            yield field, f"{name!r} is to consist of small letters, digits and dashes"
+            yield field, f"{name!r} is to consist of small letters, digits and dashes, 42 at most"
         if name in names[:number]:
             yield field, f"there are two of the name {name}"
 
