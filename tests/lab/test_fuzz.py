@@ -184,6 +184,12 @@ def test_what_went_wrong_is_written_down_and_the_exit_code_says_so(tmp_path: Pat
     assert load(file.read_text()).bug == SILENCE
 
 
+def test_a_corpus_that_cannot_be_written_to_is_named_before_anything_is_played() -> None:
+    done = backstay_sim("fuzz", "--seeds", "100000", "--corpus", "/dev/null/corpus")
+    assert done.returncode == 1
+    assert done.stderr == "Error: /dev/null/corpus cannot be written to: Not a directory.\n"
+
+
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
 def test_who_interrupts_it_is_told_what_came_of_it_so_far(
     tmp_path: Path, told: signal.Signals

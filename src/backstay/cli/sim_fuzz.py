@@ -9,6 +9,7 @@ after Ctrl-C it still tells what came of what it has played.
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
 import msgspec
@@ -178,6 +179,10 @@ class _Diary:
         self._first, self._began = first, boot_time()
         self._corpus, self._progress = corpus, progress
         self._files: dict[int, str] = {}
+        if corpus is not None:
+            # Now, and not after an hour, when there is something to write.
+            with _writing_to(corpus):
+                os.makedirs(corpus, exist_ok=True)
 
     def tell(self, report: Report) -> None:
         self.report = report
@@ -187,19 +192,13 @@ class _Diary:
 
     def _write(self, corpus: str) -> None:
         """What is not written yet."""
-        try:
-            for finding in self.report.findings:
-                if finding.seed in self._files:
-                    continue
-                os.makedirs(corpus, exist_ok=True)
-                path = os.path.join(corpus, f"fuzz-{finding.seed}.yaml")
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(finding.scenario)
-                self._files[finding.seed] = path
-        except OSError as error:
-            raise click.ClickException(
-                f"{corpus} cannot be written to: {error.strerror or error}."
-            ) from None
+        for finding in self.report.findings:
+            if finding.seed in self._files:
+                continue
+            path = os.path.join(corpus, f"fuzz-{finding.seed}.yaml")
+            with _writing_to(corpus), open(path, "w", encoding="utf-8") as file:
+                file.write(finding.scenario)
+            self._files[finding.seed] = path
 
     def words(self, most: int | None = None) -> str:
         """With a word on why it ended early if it did because ``most`` had gone wrong."""
@@ -218,6 +217,16 @@ class _Diary:
             f"{len(report.findings)} seeds went wrong."
         )
         return "\n".join(lines)
+
+
+@contextmanager
+def _writing_to(corpus: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise click.ClickException(
+            f"{corpus} cannot be written to: {error.strerror or error}."
+        ) from None
 
 
 def _progress(amount: int, seconds: float | None) -> Told:
