@@ -21,7 +21,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from backstay.apis.backstay import IncidentSpec
+from backstay.apis.backstay import IncidentRow, IncidentSpec
 from backstay.control.arrivals import Arrivals, getting_ready
 from backstay.control.fences import Fences
 from backstay.control.guard import Guard, Outcome
@@ -448,7 +448,10 @@ class FailoverLoop:
         same = known is not None and known.row.spec == spec
         if known is not None and same and not known.stale:
             return known
-        row = await self._book.open(spec, not_after=term.require())
+        if known is not None and same:
+            row = await self._reopened(known, term)
+        else:
+            row = await self._book.open(spec, not_after=term.require())
         opened = self.incidents[facts.name] = OpenIncident(self._book, row)
         anew = not row.status.opened_at
         if anew and not same:
@@ -458,14 +461,24 @@ class FailoverLoop:
         self._teller.opened(row.key, snapshot.life.why, node=facts.name, anew=anew)
         return opened
 
+    async def _reopened(self, known: OpenIncident, term: Term) -> IncidentRow:
+        """As it is now; where somebody has deleted it, with what it told before: what has left the
+        node, and may still run there when it is back, stands nowhere else."""
+        row = await self._book.open(known.row.spec, not_after=term.require())
+        if row.status.opened_at:
+            return row
+        return await self._book.update(row, known.row.status, not_after=term.require())
+
     # A node that is back, or gone
 
-    async def _known_incident(self, name: str) -> OpenIncident | None:
-        """The open one as it is now, if there is one. What comes to its end is not begun anew."""
+    async def _known_incident(self, name: str, *, due: Term | None = None) -> OpenIncident | None:
+        """The open one as it is now, if there is one. What comes to its end is not begun anew,
+        unless something is still ``due``, in this term."""
         known = self.incidents.get(name)
         if known is None or not known.stale:
             return known
-        row = await self._book.adopt(known.row.spec)
+        spec = known.row.spec
+        row = await (self._book.adopt(spec) if due is None else self._reopened(known, due))
         if row is None:
             del self.incidents[name]
             return None
@@ -474,7 +487,7 @@ class FailoverLoop:
 
     async def _receive_back(self, snapshot: Snapshot, decision: Decision, term: Term) -> Result:
         facts = snapshot.facts
-        incident = await self._known_incident(facts.name)
+        incident = await self._known_incident(facts.name, due=term if facts.tainted else None)
         if incident is not None:
             laps = self._laps_of(snapshot)
             arrived = await self._arrivals.look(facts, incident, laps, self._observer.policy)
