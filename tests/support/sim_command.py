@@ -4,7 +4,11 @@ and a test is to see that."""
 import subprocess
 import sys
 
-_FRONT_DOOR = "from backstay.cli.main import main; main()"
+# Whoever runs the tests in the background has them ignore Ctrl-C, and so would what they start.
+_FRONT_DOOR = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from backstay.cli.main import main; main()"
+)
 
 
 def backstay_sim(*arguments: str) -> subprocess.CompletedProcess[str]:
