@@ -214,7 +214,9 @@ def test_who_ends_it_ends_those_that_it_has_started(told: signal.Signals) -> Non
         time.sleep(0.05)
     soak.send_signal(told)
     said, wrong = soak.communicate()
-    assert (soak.returncode, wrong.strip()) == (130, "Interrupted.")
+    assert soak.returncode == 130, wrong
+    # asyncio may add that it was not the one to learn of a child's end.
+    assert wrong.endswith("Interrupted.\n")
     assert "0 seeds went wrong" in said
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
