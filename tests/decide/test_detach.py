@@ -5,12 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstay.decide.detach import Holdings, Plan, consider, plan, still_mounted
+from backstay.decide.detach import (
+    Holdings,
+    Plan,
+    consider,
+    mounted_for_nobody,
+    plan,
+    still_mounted,
+)
 from backstay.decide.failover import Snapshot
 from backstay.model.evidence import Fence, GuestStop, OutOfService, Testimony
 from backstay.model.node import Life
 from backstay.model.policy import Detach, Job, Mode, Ownership
-from backstay.model.storage import Attachment, Owed
+from backstay.model.storage import Accounts, Attachment, Owed
 from backstay.model.workload import Workload
 from tests.decide.cases import NOW, SUSPECTED, TIMES, VM, changed, decided
 
@@ -211,3 +218,25 @@ def test_a_word_that_life_refuted_frees_nothing_and_says_so() -> None:
 def test_a_volume_that_its_storage_refuses_is_freed_all_the_same() -> None:
     alive = changed(**RELEASED, facts={"lease_changed_at": NOW - 1}, testimony=FENCED)
     assert planned(alive).detach == (DISK,)
+
+
+# A node that is back, and of which nobody knows what was released from it
+
+
+def test_what_no_pod_accounts_for_keeps_the_node_closed() -> None:
+    why = mounted_for_nobody("n1", {"csi^h", "csi^i"}, Accounts(devices=frozenset({"csi^i"})))
+    assert why is not None
+    assert why.code == "MountedForNobody"
+    assert "has csi^h mounted, and no pod there accounts for it" in why.sentence
+
+
+def test_what_its_pods_account_for_does_not() -> None:
+    accounts = Accounts(devices=frozenset({"csi^h", "csi^i"}), unread="a pod cannot be read")
+    assert mounted_for_nobody("n1", {"csi^h"}, accounts) is None
+
+
+def test_who_may_account_for_it_and_cannot_be_read_is_named() -> None:
+    unread = "persistentvolumes/pv cannot be read"
+    why = mounted_for_nobody("n1", {"csi^h"}, Accounts(devices=frozenset(), unread=unread))
+    assert why is not None
+    assert unread in why.sentence

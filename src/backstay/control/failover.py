@@ -493,9 +493,7 @@ class FailoverLoop:
             arrived = await self._arrivals.look(facts, incident, laps, self._observer.policy)
             await incident.tell(snapshot, decision, term=term, advances=arrived.advances)
         if facts.tainted and self._is_clean(snapshot, incident):
-            if incident is not None and await self._has_left_something(
-                snapshot, decision, incident, term
-            ):
+            if await self._has_left_something(snapshot, decision, incident, term):
                 return Again(_LATER)
             if not await self._lift_fences(snapshot, incident, term):
                 return Again(_FENCES)
@@ -503,13 +501,13 @@ class FailoverLoop:
         return Done()
 
     async def _has_left_something(
-        self, snapshot: Snapshot, decision: Decision, incident: OpenIncident, term: Term
+        self, snapshot: Snapshot, decision: Decision, incident: OpenIncident | None, term: Term
     ) -> bool:
         """Whether it still has a volume that was taken from it while it was away."""
         moments: list[Why] = []
         told = partial(self._note, snapshot, moments)
         left = await self._volumes.left_behind(snapshot, incident, told=told)
-        if moments:
+        if moments and incident is not None:
             await incident.tell(snapshot, decision, term=term, moments=moments)
         return left
 

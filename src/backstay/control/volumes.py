@@ -16,7 +16,7 @@ from backstay.kube.lease import Term
 from backstay.model.policy import Times
 from backstay.model.reasons import Why
 from backstay.model.storage import Attachment, Owed
-from backstay.sources.attachments import read_mounted
+from backstay.sources.attachments import read_accounted_for, read_mounted
 
 
 class Volumes:
@@ -67,17 +67,34 @@ class Volumes:
         return [each for each in incident.owed() if each not in settled]
 
     async def left_behind(
-        self, snapshot: Snapshot, incident: OpenIncident, *, told: Callable[[Why], None]
+        self, snapshot: Snapshot, incident: OpenIncident | None, *, told: Callable[[Why], None]
     ) -> bool:
-        """Whether the node is back and still has something mounted that was released from it."""
-        owed = incident.owed()
-        if not owed or incident.row.spec.boot_id != snapshot.facts.boot_id:
-            return False
-        mounted = await read_mounted(self._client, snapshot.facts.name)
-        why = detach.still_mounted(snapshot, owed, mounted)
+        """Whether the node is back and still has something mounted that was released from it.
+
+        Where nobody knows any more what that was, because somebody has deleted the incident and
+        whoever remembered it is gone, it is whatever no pod there accounts for.
+        """
+        if incident is None:
+            why = await self._left_by_nobody(snapshot.facts.name)
+        else:
+            why = await self._left_of(snapshot, incident)
         if why is not None:
             self._say_once(snapshot.facts.name, (why,), told)
         return why is not None
+
+    async def _left_of(self, snapshot: Snapshot, incident: OpenIncident) -> Why | None:
+        owed = incident.owed()
+        if not owed or incident.row.spec.boot_id != snapshot.facts.boot_id:
+            return None
+        mounted = await read_mounted(self._client, snapshot.facts.name)
+        return detach.still_mounted(snapshot, owed, mounted)
+
+    async def _left_by_nobody(self, node: str) -> Why | None:
+        mounted = await read_mounted(self._client, node)
+        if not mounted:
+            return None
+        accounted = await read_accounted_for(self._client, node)
+        return detach.mounted_for_nobody(node, mounted, accounted)
 
     def _say_once(self, node: str, said: tuple[Why, ...], told: Callable[[Why], None]) -> None:
         known = self._said.setdefault(node, set())

@@ -28,7 +28,7 @@ from backstay.model.evidence import Evidence, EvidenceKind, Scope, Strength
 from backstay.model.node import Life
 from backstay.model.policy import Detach, Job, Mode, Ownership, Times
 from backstay.model.reasons import Reason, Why
-from backstay.model.storage import Attachment, Owed
+from backstay.model.storage import Accounts, Attachment, Owed
 from backstay.model.workload import Volume, spoken
 
 _UNPROVEN = "what is known of the node's death is not enough for that"
@@ -91,6 +91,17 @@ def still_mounted(snapshot: Snapshot, owed: Sequence[Owed], mounted: Collection[
     here = {volume.pv for workload in snapshot.workloads for volume in workload.volumes}
     left = [each for each in owed if each.device in mounted and each.pv not in here]
     return next(iter(_told(Reason.StillMounted, snapshot, left)), None)
+
+
+def mounted_for_nobody(node: str, mounted: Collection[str], accounts: Accounts) -> Why | None:
+    """What it has mounted that none of its pods accounts for, where nobody knows what was released
+    from it: it may be that. What cannot be read may account for it, and is waited for."""
+    left = sorted(set(mounted) - accounts.devices)
+    if not left:
+        return None
+    because = f": {accounts.unread}" if accounts.unread else ""
+    more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
+    return Reason.MountedForNobody.because(node=node, volume=f"{left[0]}{more}", because=because)
 
 
 def plan(

@@ -442,7 +442,7 @@ class InAHurry(FailoverLoop):
         return True
 
     async def _has_left_something(
-        self, snapshot: Snapshot, decision: Decision, incident: OpenIncident, term: Term
+        self, snapshot: Snapshot, decision: Decision, incident: OpenIncident | None, term: Term
     ) -> bool:
         return False
 

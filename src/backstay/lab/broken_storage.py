@@ -53,7 +53,7 @@ class WithRashVolumes(FailoverLoop):
 
 class _Blind(Volumes):
     async def left_behind(
-        self, snapshot: Snapshot, incident: OpenIncident, *, told: Callable[[Why], None]
+        self, snapshot: Snapshot, incident: OpenIncident | None, *, told: Callable[[Why], None]
     ) -> bool:
         return False
 

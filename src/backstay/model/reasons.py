@@ -477,6 +477,14 @@ class Reason(Catalogue):
         "go of the volume.",
         "drbdadm status on {node}, or whatever its storage has; mend it, or reboot {node}",
     )
+    MountedForNobody = Entry(
+        "{node} is back, but has {volume} mounted, and no pod there accounts for it{because}: it "
+        "stays closed to new pods.",
+        "Nobody knows what was released from the node: its incident was deleted, and whoever "
+        "remembered it is gone. Our taint goes when the kubelet says that it has let go.",
+        "look whether something runs on {node} that the API does not list; reboot it, or: kubectl "
+        "taint node {node} backstay.dev/failing-over-",
+    )
     LinstorReplaced = Entry(
         "LINSTOR's controller ({workload}) was on {node}: it is marked as deleted, so that another "
         "starts elsewhere.",

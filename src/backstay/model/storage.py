@@ -42,3 +42,11 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """The claim, as ``namespace/name``."""
         return f"{self.workload.split('/')[1]}/{self.claim}"
+
+
+class Accounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pods of a node may have mounted, as ``driver^handle``. ``unread`` says why that may
+    not be all; empty if it is."""
+
+    devices: frozenset[str]
+    unread: str = ""

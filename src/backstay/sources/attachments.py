@@ -9,8 +9,9 @@ import msgspec
 from backstay.apis.storage import ATTACHMENT_PROJECTION, ATTACHMENTS
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import NODES
-from backstay.model.storage import Attachment
-from backstay.sources.lookups import list_all
+from backstay.model.storage import Accounts, Attachment
+from backstay.sources.lookups import Wanted, beside, list_all, look_up
+from backstay.sources.workloads import read_pods
 
 _CSI = "kubernetes.io/csi/"
 
@@ -46,3 +47,15 @@ async def read_mounted(client: KubeClient, node: str) -> frozenset[str]:
     live = (await client.get(NODES, node)).into(_Node)
     in_use = live.status.volumes_in_use or ()
     return frozenset(name.removeprefix(_CSI) for name in in_use if name.startswith(_CSI))
+
+
+async def read_accounted_for(client: KubeClient, node: str) -> Accounts:
+    """What the pods that the API lists on the node may have mounted, whoever they belong to; by
+    quorum reads. Raises ``KubeError``."""
+    pods = await read_pods(client, node)
+    claims = {beside(pod.key, claim): pod.key for pod in pods.pods for claim in pod.claims}
+    found = await look_up(client, Wanted(claims=frozenset(claims)))
+    unread = [f"{each.key or 'a pod'} cannot be read" for each in pods.unreadable]
+    unread += [f"{what} cannot be read" for what in found.unread]
+    devices = (f"{row.driver}^{row.handle}" for row in found.volumes.values())
+    return Accounts(devices=frozenset(devices), unread=next(iter(unread), ""))
