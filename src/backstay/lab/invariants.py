@@ -50,7 +50,7 @@ was removed on somebody's word, or by somebody else, while it ran and nobody cou
 (``bugs.py``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,9 @@ from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.machines import MIGRATIONS
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.lab.addresses import BLOCKS, HANDLES, released
+from backstay.lab.address_rules import one_address
+from backstay.lab.addresses import BLOCKS, HANDLES
+from backstay.lab.copies import places, was_accepted
 from backstay.lab.guest_rules import as_policy_says, has_stopped
 from backstay.lab.happenings import (
     OURS,
@@ -94,8 +96,7 @@ from backstay.model.labels import (
     TAINT,
     VM_NAME,
 )
-from backstay.sim.api.store import Commit
-from backstay.sim.nodes.truth import Entry, Running, What
+from backstay.sim.nodes.truth import Entry, What
 
 Json = Mapping[str, Any]
 Check = Callable[[Happening, Witness], str | None]
@@ -145,8 +146,8 @@ def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
     for volume in happening.volumes:
         writers = truth.writers(volume)
         if len(writers) > 1:
-            sentence = f"{volume} is written to by {_places(writers)}"
-            return _Doubled(sentence, _was_accepted(writers, witness))
+            sentence = f"{volume} is written to by {places(writers)}"
+            return _Doubled(sentence, was_accepted(writers, witness))
     if happening.what is What.ADMITTED:
         return None
     started = workload_of(happening)
@@ -158,23 +159,7 @@ def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
     ]
     if len(copies) <= 1:
         return None
-    return _Doubled(f"{started} runs on {_places(copies)}", _was_accepted(copies, witness))
-
-
-def _was_accepted(copies: Sequence[Running], witness: Witness) -> bool:
-    """Whether all but one of them were taken out of the API while they ran. That this was done by
-    us without somebody's word for it is the breach of another rule, and here as well."""
-    answers = (_went_on_a_word(each.uid, witness) for each in copies)
-    return sum(answers) >= len(copies) - 1
-
-
-def _went_on_a_word(uid: str, witness: Witness) -> bool:
-    gone = witness.removed(uid)
-    return gone is not None and gone.still_ran and (not gone.by_us or gone.vouched)
-
-
-def _places(running: Sequence[Running]) -> str:
-    return " and ".join(f"{each.name} on {each.node}" for each in running)
+    return _Doubled(f"{started} runs on {places(copies)}", was_accepted(copies, witness))
 
 
 # I2, I13
@@ -479,39 +464,6 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
         return None
     kind = "guest" if VM_NAME in (meta.get("labels") or {}) else "pod"
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
-
-
-def one_address(happening: Happening, witness: Witness) -> str | None:
-    if isinstance(happening, Entry) and happening.what in (What.STARTED, What.WRITING):
-        return _second_user(happening, witness)
-    if isinstance(happening, Committed) and happening.by is not None:
-        return _taken_from_the_living(happening.commit, happening.by, witness)
-    return None
-
-
-def _second_user(entry: Entry, witness: Witness) -> str | None:
-    truth = witness.truth
-    for address in entry.addresses:
-        users = [
-            each
-            for each in truth.users(address)
-            # The other end of a migration has it too, without a guest.
-            if not truth.is_held_back(each.node, each.uid)
-        ]
-        if len(users) > 1 and not _was_accepted(users, witness):
-            return f"{address} is used by {_places(users)}"
-    return None
-
-
-def _taken_from_the_living(commit: Commit, by: Asked, witness: Witness) -> str | None:
-    """By what the address is used for, and by what Calico says of it."""
-    for held in released(commit):
-        nodes = {each.node: each.name for each in witness.truth.users(held.address)}
-        nodes.setdefault(held.node, held.pod)
-        for node, pod in nodes.items():
-            if node and (doubt := witness.doubt(by, node)):
-                return f"{held.address} was taken from {pod} on {node}, and {doubt}"
-    return None
 
 
 def no_bystander(happening: Happening, witness: Witness) -> str | None:
