@@ -1,10 +1,11 @@
 """Promises about drains: each ends, or says what it waits for, and none leaves data without a copy.
 
 * **DrainEnds** (L3). While a controller leads without a break, armed, and maintenance is ours to
-  do: a minute after a NodeMaintenance was made its node is cordoned, and it has succeeded, or names
-  what is in the way of each pod that is left; what nothing is in the way of any more is asked to
-  leave within a minute; and one that somebody has ended is gone within a minute. The time begins
-  anew with each interruption, as for all promises (``liveness.py``).
+  do: within a minute after a NodeMaintenance was made its node is cordoned; each pod that stays is
+  named within 100 s, with what is in its way; what nothing is in the way of is asked to leave
+  within a minute; when nothing is left, that is said within a minute; and one that somebody has
+  ended is over within a minute. The time begins anew with each interruption, as for all promises
+  (``liveness.py``).
 * **LastCopy** (I8). No maintenance is said to have succeeded while its node has the last copy of a
   volume that is up to date. LINSTOR hears of what becomes of a copy a moment later.
 
@@ -35,6 +36,9 @@ _Waits: TypeAlias = tuple[str, str]
 _BUDGETS = "poddisruptionbudgets.policy"
 _BOUND = 60.0
 """Seconds in which it must have happened."""
+_NAMED = 100.0
+"""Seconds after which it must be told what is in the way of a pod. Most that takes long is on its
+way: a guest is moved, and what ends may take its time."""
 _LATE = 10.0
 """Seconds in which LINSTOR, and whoever asks it, has heard of what became of a copy."""
 _LOOK = 1.0
@@ -75,7 +79,8 @@ class DrainsEnd:
         waits = dict(self._waits())
         self._since = {each: self._since.get(each, now) for each in waits}
         for each, sentence in waits.items():
-            if now - self._since[each] > _BOUND * self._factor and each not in self._told:
+            bound = _NAMED if each[0] == "named" else _BOUND
+            if now - self._since[each] > bound * self._factor and each not in self._told:
                 self._told.add(each)
                 yield DRAIN_ENDS, sentence
 

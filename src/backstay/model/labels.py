@@ -11,16 +11,6 @@ MANAGER = "backstay"
 TAINT = f"{GROUP}/failing-over"
 """On a node whose workloads are being moved, so that nothing new is put there."""
 
-DRAIN_TAINT = "medik8s.io/drain"
-"""On a node in maintenance, as the Node Maintenance Operator puts it there."""
-
-MAINTENANCE = f"{GROUP}/maintenance"
-"""An annotation on a node in maintenance: what of its cordon, taint and label is ours to take back,
-and for which NodeMaintenance."""
-
-EXCLUDE = "remediation.medik8s.io/exclude-from-remediation"
-"""On a node in maintenance: ``"true"`` keeps others from remediating it."""
-
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """Kubernetes' own taint for a node that is off: whatever is on it, Kubernetes takes away."""
 
