@@ -3,28 +3,27 @@
 See ``broken.py``.
 """
 
-import asyncio
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from backstay.act import evictions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.maintenance import MaintenanceRow
-from backstay.control.drain import Asked, Drain, Leave
+from backstay.control.drain import Drain, Leave
 from backstay.control.maintenance import MaintenanceLoop
 from backstay.decide.drain import plan
 from backstay.kube.calls import write
+from backstay.kube.client import KubeClient
 from backstay.kube.lease import Term
 from backstay.kube.resource import NODES, Resource
 from backstay.model.drain import Blocker, DaemonSight, Plan, Planned, PodSight
 from backstay.model.labels import MANAGER
 from backstay.model.maintenance import Marks
-from backstay.model.policy import Policy
+from backstay.model.policy import Job, Ownership, Policy
 from backstay.model.reasons import Why
 from backstay.sources.drains import read_node_pods
+from backstay.sources.operator import OperatorSource
 
 _SUBRESOURCES = Resource(
     "subresources.kubevirt.io", "v1", VIRTUAL_MACHINES.plural, VIRTUAL_MACHINES.kind
@@ -178,7 +177,8 @@ class Presumptuous:
         return False
 
     def _ours(self, policy: Policy) -> Policy:
-        return msgspec.structs.replace(policy, owners={**policy.owners, Job.MAINTENANCE: Ownership.OURS})
+        owners = {**policy.owners, Job.MAINTENANCE: Ownership.OURS}
+        return msgspec.structs.replace(policy, owners=owners)
 
 
 class DoesOthersJob(MaintenanceLoop):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from backstay.apis.maintenance_definition import maintenance_definition
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import Resource
 from backstay.lab.scenario import Budget, Deployment, StatefulSet, Vm
@@ -11,6 +12,17 @@ Json = dict[str, Any]
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
+
+
+_DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+    namespaced=False,
+)  # fmt: skip
+
+
+async def install(client: KubeClient) -> None:
+    """The kind of NodeMaintenances."""
+    await client.create(_DEFINITIONS, maintenance_definition())
 
 
 async def create_budget(

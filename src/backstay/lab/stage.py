@@ -75,6 +75,8 @@ class Stage:
             body = {"metadata": {"name": "default"}, "spec": spec}
             await self._client.create(cluster.calico.group.settings, body)
         await self._host()
+        if scenario.maintenance:
+            await drain_stage.install(self._client)
         for name in scenario.exempt:
             labels = {"metadata": {"labels": {EXEMPT: "true"}}}
             await self._client.merge_patch(NODES, name, labels)

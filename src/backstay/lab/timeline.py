@@ -139,6 +139,9 @@ class Scribe:
             return
         pod = commit.before.object
         name = self._named(workload_in(pod))
+        if happening.by.evicts and (not _goes(commit) or _is_over(pod)):
+            # First it is noted on the pod why it goes; and what a guest has left behind is no loss.
+            return
         self.touched.add(name)
         where = pod["spec"].get("nodeName", "no node")
         verb = "evicts" if happening.by.evicts else "removes" if commit.deleted else "marks"
@@ -242,6 +245,14 @@ def _said(maintenance: Json) -> Iterator[tuple[str, str]]:
     for each in (status, *(status.get("blockers") or ())):
         if each.get("code"):
             yield each["code"], each.get("sentence", "")
+
+
+def _goes(commit: Commit) -> bool:
+    return commit.deleted or "deletionTimestamp" in commit.after.object["metadata"]
+
+
+def _is_over(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _leaves(vmi: Json) -> str:

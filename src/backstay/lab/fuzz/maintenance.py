@@ -67,7 +67,10 @@ def world(dice: Chance) -> Scenario:
                     budget=Budget(min_available=1),
                 ),
             ),
-            deployments=(Deployment(name="site", node=_FIRST), Deployment(name="blog", node=_OTHER)),
+            deployments=(
+                Deployment(name="site", node=_FIRST),
+                Deployment(name="blog", node=_OTHER),
+            ),
             daemon_sets=("agent",),
         ),
         controllers=2 if dice.happens(0.4) else 1,
