@@ -17,10 +17,12 @@ import msgspec
 from backstay import __version__
 from backstay.apis.backstay import AvailabilityRow, ConfigRow, ConfirmationRow
 from backstay.apis.core import NodeRow
+from backstay.control.drain import Drain
 from backstay.control.failover import FailoverLoop
 from backstay.control.guard import Guard
 from backstay.control.history import History
 from backstay.control.machines import Machines
+from backstay.control.maintenance import MaintenanceLoop
 from backstay.control.observe import Observer
 from backstay.control.sweep import Sweeper
 from backstay.control.tell import Teller
@@ -44,6 +46,7 @@ from backstay.record.callers import Callers
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
 from backstay.record.frames import Frames
+from backstay.record.hearing import hearing, since
 from backstay.record.incidents import IncidentBook, KeptIncident
 from backstay.record.metrics import Metrics
 from backstay.record.notify import Notifier, Turn
@@ -95,6 +98,8 @@ class Parts(TypedDict, total=False):
     linstor: type[LinstorSource]
     hearsay: type[Hearsay]
     sweeper: type[Sweeper]
+    maintenance: type[MaintenanceLoop]
+    drain: type[Drain]
 
 
 class App:
@@ -118,6 +123,8 @@ class App:
         linstor: type[LinstorSource] = LinstorSource,
         hearsay: type[Hearsay] = Hearsay,
         sweeper: type[Sweeper] = Sweeper,
+        maintenance: type[MaintenanceLoop] = MaintenanceLoop,
+        drain: type[Drain] = Drain,
         past: Past | None = None,
         provider: Provider | None = None,
     ) -> None:
@@ -207,6 +214,17 @@ class App:
             compare=partial(self.past.compare, LEASES),
             times=settings.lease_times,
         )
+        self.maintenance = maintenance(
+            client,
+            nodes=self.nodes,
+            operator=self.operator,
+            down=lambda: self.observer.down,
+            events=self.events,
+            wall=seams.wall,
+            rng=seams.rng,
+            drain=drain,
+            copies=None,
+        )
         self.sweeper = sweeper(self.book, self.box, wall=seams.wall)
         self._seams = seams
         self._client = client
@@ -272,6 +290,7 @@ class App:
             tasks.spawn(self.sweeper.run(term), name="sweep")
             if self.notifier is not None:
                 tasks.spawn(self.notifier.run(term), name="notifier")
+            tasks.spawn(self.maintenance.lead(term), name="maintenance")
             await self.loop.lead(term)
 
     def _has_seen_everything(self) -> bool:
@@ -328,6 +347,7 @@ class App:
 
     def _config_changed(self, _old: ConfigRow | None, _new: ConfigRow | None) -> None:
         self.loop.reconsider()
+        self.maintenance.reconsider()
 
     def _policy_changed(self, _old: AvailabilityRow | None, _new: AvailabilityRow | None) -> None:
         self.loop.reconsider()
@@ -357,7 +377,7 @@ class App:
         if self.leadership.term is not None:
             leader = "This controller"
         lines = (f"The nodes were last looked at {looked}.", f"{leader} leads.")
-        return lines if self.linstor is None else (*lines, _hearing(self.linstor.promotions, now))
+        return lines if self.linstor is None else (*lines, hearing(self.linstor.promotions, now))
 
     def metrics(self) -> bytes:
         measured, now = self.measured, asyncio.get_running_loop().time()
@@ -372,7 +392,7 @@ class App:
         if self.linstor is not None:
             promotions = self.linstor.promotions
             measured.linstor_connected.set(float(promotions.connected))
-            measured.linstor_resync_age.set(_since(promotions.last_renewed, now))
+            measured.linstor_resync_age.set(since(promotions.last_renewed, now))
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)
@@ -420,9 +440,9 @@ class App:
         if self.linstor is not None:
             now = asyncio.get_running_loop().time()
             yield from (why.sentence for why in self.linstor.notes(now))
-        for source in self.sources:
-            if source.trouble:
-                yield f"{source.trouble[0].upper()}{source.trouble[1:]}."
+        for trouble in (*(source.trouble for source in self.sources), self.maintenance.trouble):
+            if trouble:
+                yield f"{trouble[0].upper()}{trouble[1:]}."
         if self.recorder is not None and self.recorder.trouble:
             yield f"The flight recorder loses decisions: {self.recorder.trouble}."
         if self.notifier is not None and self.notifier.trouble:
@@ -482,21 +502,6 @@ class App:
                 )
             )
         return found
-
-
-def _hearing(promotions: Promotions, now: float) -> str:
-    """Without names, and so without what is wrong: that is in the status."""
-    if not promotions.connected:
-        silent = _since(promotions.last_heard, now)
-        for_long = "never were" if silent == float("inf") else f"have not been for {silent:.0f} s"
-        return f"LINSTOR's events are not heard, and {for_long}."
-    told = _since(promotions.last_renewed, now)
-    ago = "not been told yet" if told == float("inf") else f"last been told {told:.0f} s ago"
-    return f"LINSTOR's events are heard; the state of everything has {ago}."
-
-
-def _since(moment: float | None, now: float) -> float:
-    return float("inf") if moment is None else now - moment
 
 
 def build(settings: Settings, seams: Seams, client: KubeClient, **instead: Unpack[Parts]) -> App:

@@ -12,6 +12,7 @@ import yaml
 
 from backstay import __version__
 from backstay.apis.definitions import definitions
+from backstay.apis.maintenance_definition import maintenance_definition
 from backstay.cli.documents import as_yaml
 from backstay.cli.manifests import manifests
 from backstay.cli.run import command as run
@@ -39,9 +40,18 @@ def test_the_definitions_are_what_the_code_says() -> None:
     assert (DEPLOY / "crds.yaml").read_text() == expected, "backstay crds > deploy/crds.yaml"
 
 
+def test_the_definition_of_maintenances_is_what_the_code_says() -> None:
+    expected = as_yaml([maintenance_definition()])
+    written = (DEPLOY / "maintenance-crd.yaml").read_text()
+    assert written == expected, "backstay crds --maintenance > deploy/maintenance-crd.yaml"
+
+
 def test_the_kustomization_leaves_no_file_out() -> None:
     listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
-    apart = {"kustomization.yaml", "prometheus-rule.yaml", "linstor.yaml", "linstor-rights.yaml"}
+    apart = {
+        "kustomization.yaml", "prometheus-rule.yaml", "linstor.yaml", "linstor-rights.yaml",
+        "maintenance-crd.yaml",
+    }  # fmt: skip
     present = {path.name for path in DEPLOY.glob("*.yaml")} - apart
     assert sorted(listed) == sorted(present)
 

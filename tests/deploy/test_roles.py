@@ -80,10 +80,19 @@ VIEWING = (
     | deeds("coordination.k8s.io", "leases", READ, **OWN_LEASE)
     | deeds(OURS, "backstayconfigs availabilitypolicies deathconfirmations incidents", WATCH)
 )
+DRAINING = (
+    deeds("", "pods", "create", subresource="eviction")
+    | deeds("policy", "poddisruptionbudgets", "list watch")
+    | deeds("apps", "daemonsets", "get")
+    | deeds("subresources.kubevirt.io", "virtualmachineinstances", "update", subresource="evacuate")
+    | deeds("nodemaintenance.medik8s.io", "nodemaintenances", f"{WATCH} patch")
+    | deeds("nodemaintenance.medik8s.io", "nodemaintenances", "patch", subresource="status")
+)
 MAY: Mapping[str, set[Deed]] = {
     "controller": (
         deeds("", "nodes", f"{WATCH} patch")
-        | deeds("", "pods", f"{READ} delete")
+        | deeds("", "pods", f"{WATCH} delete")
+        | DRAINING
         | deeds("", "persistentvolumeclaims persistentvolumes", "get")
         | deeds("storage.k8s.io", "volumeattachments", "list delete")
         | deeds("csiaddons.openshift.io", "networkfences", "list create patch delete")
@@ -130,6 +139,10 @@ EVERYTHING = (
     | deeds("", "users serviceaccounts groups", "impersonate")
     | deeds("apps", "deployments replicasets statefulsets", VERBS)
     | of_others(VERBS)
+    | deeds("nodemaintenance.medik8s.io", "nodemaintenances", "update patch", subresource="status")
+    | deeds("policy", "poddisruptionbudgets", VERBS)
+    | deeds("subresources.kubevirt.io", "virtualmachineinstances", "update", subresource="evacuate")
+    | deeds("subresources.kubevirt.io", "virtualmachineinstances", "update", subresource="pause")
     | deeds("storage.k8s.io", "volumeattachments", VERBS)
     | deeds("csiaddons.openshift.io", "networkfences csiaddonsnodes", VERBS)
     | deeds("kubevirt.io", "virtualmachines virtualmachineinstances kubevirts", VERBS)

@@ -11,6 +11,7 @@ from backstay.kube.projection import NOTHING, Meta, Projection, share, shared_pa
 from backstay.model.labels import (
     EXEMPT,
     HEARTBEAT,
+    MAINTENANCE,
     MANAGER,
     OUT_OF_SERVICE,
     OUT_OF_SERVICE_OURS,
@@ -199,6 +200,8 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     posted: str = ""
     runtime: str = ""
     """What runs its containers: ``containerd://2.1.4``."""
+    maintenance: str = ""
+    """What our annotation of that name says, if it is there."""
 
 
 def node_row(node: Node) -> NodeRow:
@@ -220,6 +223,7 @@ def node_row(node: Node) -> NodeRow:
         exempt=(meta.labels or {}).get(EXEMPT) == "true",
         out_of_service=_out_of_service(node),
         ports=_ports(node.status),
+        maintenance=(meta.annotations or {}).get(MAINTENANCE, ""),
     )
 
 

@@ -10,6 +10,7 @@ Each family has a file of its own (``*_bugs.py``); here they are one table.
 """
 
 from backstay.lab.bug import Bug
+from backstay.lab.drain_bugs import DRAIN_BUGS
 from backstay.lab.guard_bugs import GUARD_BUGS
 from backstay.lab.guest_bugs import GUEST_BUGS
 from backstay.lab.leader_bugs import LEADER_BUGS
@@ -28,6 +29,7 @@ BUGS: tuple[Bug, ...] = (
     *GUEST_BUGS,
     *LEADER_BUGS,
     *LINSTOR_BUGS,
+    *DRAIN_BUGS,
 )
 
 

@@ -18,7 +18,7 @@ from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError, TooManyRequests
 from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.lab import guest_deeds, policy_deeds, storage_deeds
+from backstay.lab import drain_deeds, guest_deeds, policy_deeds, storage_deeds
 from backstay.lab.cluster import NAMESPACE
 from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.scenario import LEADER, Do, Step
@@ -108,6 +108,11 @@ class Deeds:
             Do.FENCE: lambda step: storage_deeds.fence(self._client, step.node),
             Do.CORDON: self._cordon,
             Do.UNCORDON: self._uncordon,
+            Do.MAINTAIN: lambda step: drain_deeds.maintain(self._client, step.node),
+            Do.END_MAINTENANCE: lambda step: drain_deeds.end(
+                self._client, self._cluster.store, step.node
+            ),
+            Do.DELETE_BUDGET: self._to_guest(drain_deeds.delete_budget),
             Do.ARM: self._arm,
             Do.DISARM: self._disarm,
             Do.OBSERVE: self._observe,
@@ -539,7 +544,8 @@ _OF_API = frozenset({Do.KILL_API, Do.START_API})
 
 _OF_PEOPLE = frozenset({
     Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.PUT_OUT, Do.PUT_BACK, Do.CORDON,
-    Do.UNCORDON, Do.ARM, Do.RELEASE_STORM, Do.SAY_WHAT_WE_DO_NOT_KNOW, Do.CONFIGURE,
+    Do.UNCORDON, Do.MAINTAIN, Do.END_MAINTENANCE, Do.DELETE_BUDGET,
+    Do.ARM, Do.RELEASE_STORM, Do.SAY_WHAT_WE_DO_NOT_KNOW, Do.CONFIGURE,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,

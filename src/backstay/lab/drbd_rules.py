@@ -56,7 +56,8 @@ class DrbdsWord:
         if not isinstance(happening, Committed) or happening.by is None:
             return
         commit = happening.commit
-        if commit.storage == PODS.label and commit.deleted and commit.before is not None:
+        removed = commit.storage == PODS.label and commit.deleted and not happening.by.evicts
+        if removed and commit.before is not None:
             yield from self._removed(commit.before.object, happening.by)
 
     def look_around(self, now: float) -> Iterable[tuple[str, str]]:

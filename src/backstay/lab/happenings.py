@@ -18,9 +18,10 @@ from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.guest_rules import asks_kubevirt
+from backstay.lab.maintenances import parts_on
 from backstay.lab.storage_rules import asks_to_detach, asks_to_fence
 from backstay.lab.terms import term_of
-from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening
+from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness
 from backstay.model.labels import TAINT
 from backstay.sim.api.store import Commit
 from backstay.sim.nodes.truth import What
@@ -89,16 +90,32 @@ class About:
 
 
 def asks_to_delete_a_pod(happening: Happening) -> bool:
+    """Whatever its budget says of it."""
     return (
         isinstance(happening, Asked)
         and happening.storage == PODS.label
-        and (happening.method == "DELETE" or happening.subresource == "eviction")
+        and happening.method == "DELETE"
     )
 
 
-def takes_something(happening: Happening) -> bool:
+def asks_to_evict(happening: Happening) -> bool:
+    return isinstance(happening, Asked) and happening.evicts and not happening.dry_run
+
+
+def asks_to_cordon(happening: Happening, witness: Witness) -> bool:
+    """Or for anything else that a maintenance puts on a node and that is not there yet."""
+    if not isinstance(happening, Asked) or happening.storage != NODES.label:
+        return False
+    wanted = parts_on(happening.body)
+    live = witness.stored(NODES.label, happening.key[1]) if wanted else None
+    return bool(wanted - parts_on(live or {}))
+
+
+def takes_something(happening: Happening, witness: Witness) -> bool:
     return (
         asks_to_delete_a_pod(happening)
+        or asks_to_evict(happening)
+        or asks_to_cordon(happening, witness)
         or asks_for_our_taint(happening)
         or asks_for_addresses(happening)
         or asks_to_detach(happening)
@@ -119,7 +136,19 @@ def asks_for_our_taint(happening: Happening) -> bool:
 
 
 def pod_touched(happening: Happening) -> Json | None:
-    """A pod that one of ours has just marked or removed, as it was before."""
+    """A pod that one of ours has just marked or removed, as it was before. What is evicted is
+    judged by other rules (``drain_rules.py``)."""
+    found = _pod_changed(happening)
+    return None if found is None or request_of(happening).evicts else found
+
+
+def pod_evicted(happening: Happening) -> Json | None:
+    """A pod that one of ours has just evicted, and the API has let go, as it was before."""
+    found = _pod_changed(happening)
+    return found if found is not None and request_of(happening).evicts else None
+
+
+def _pod_changed(happening: Happening) -> Json | None:
     if not isinstance(happening, Committed) or happening.by is None:
         return None
     commit = happening.commit

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from backstay.lab.drain_promises import DrainsEnd, LastCopies
 from backstay.lab.drbd_rules import DrbdsWord
 from backstay.lab.happenings import Subject, subject_of
 from backstay.lab.invariants import INVARIANTS, SECOND_COPIES, Invariant, accepted_risk
@@ -60,7 +61,8 @@ class Inspector:
         self._thorough = thorough
         self._watchful: tuple[Watchful, ...] = (
             Patience(witness, factor=factor),
-            *([] if linstor is None else [DrbdsWord(witness, linstor, factor=factor)]),
+            DrainsEnd(witness, factor=factor),
+            *([] if linstor is None else _of_drbd(witness, linstor, factor)),
         )
         self._promises: tuple[Promise, ...] = (
             *self._watchful,
@@ -114,3 +116,9 @@ class Inspector:
     def _tell_if_enough(self, wanted: Collection[str]) -> None:
         if {breach.invariant for breach in self.broken}.issuperset(wanted):
             self._has_enough.set()
+
+
+def _of_drbd(witness: Witness, linstor: Linstor, factor: float) -> list[Watchful]:
+    return [
+        DrbdsWord(witness, linstor, factor=factor), LastCopies(witness, linstor, factor=factor)
+    ]  # fmt: skip

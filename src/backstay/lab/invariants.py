@@ -19,16 +19,21 @@ Epoch                    each term has a higher epoch than whatever was recorded
                          whoever takes something away has announced it under its own
 Storm                    nothing is removed on silence while more nodes are silent than may be, and
                          all else at the pace that is set for that (``pace.py``)
-Disarm                   nothing is taken away and no node tainted or fenced unless we are armed,
-                         and armed anew since the API was rolled back
+Pdb                      from a node that lives something is taken only by an eviction that the API
+                         let through, and for a maintenance of that node (``drain_rules.py``)
+Disarm                   nothing is taken away and no node tainted, cordoned or fenced unless we are
+                         armed, and armed anew since the API was rolled back
 Ownership                only what is ours is changed: pods are deleted and nothing else is, of a
-                         node only our own taint changes, and finalizers stay where they are
-TaintBeforeRemoval       nothing is removed or detached from a node that could be given something
-                         new
+                         node only our own taint changes and what a maintenance puts on it, and
+                         finalizers stay where they are
+GivesBack                a maintenance takes off a node what it has put on, all of that, and nothing
+                         that others have
+TaintBeforeRemoval       nothing is removed, detached or evicted from a node that could be given
+                         something new
 Zombie                   whoever's term is over sends nothing more, nobody else's begins before,
                          and our taint stays on a node that still runs what was removed from it
 NoHealthyGuestStopped    no guest that runs is stopped, nor loses its disks to a fence of ours while
-                         anything of its node is heard
+                         anything of its node is heard; in a drain none that could be moved live
 AsPolicySays             a guest is moved away from a dead kubelet, shut down there or started
                          only as its policy says, and is migrated once
 OneAddress               no two pods have one address, and no address is taken from a pod that uses
@@ -39,8 +44,8 @@ OwnersProof              nothing is removed on weaker proof than its owner asks 
                          bounds of the cluster
 =======================  ========================================================================
 
-What must happen sooner or later is in ``liveness.py``. Rules about parts that are still to come
-(drains, power) get their checks together with those parts.
+What must happen sooner or later is in ``liveness.py`` and ``drain_promises.py``. Rules about power
+get their checks together with that part.
 
 A person can be wrong, and a node that is cut off cannot object: two copies that come of a pod which
 was removed on somebody's word, or by somebody else, while it ran and nobody could see it, are an
@@ -50,7 +55,7 @@ was removed on somebody's word, or by somebody else, while it ran and nobody cou
 (``bugs.py``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +63,19 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENT
 from backstay.apis.csiaddons import NETWORK_FENCES
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.machines import MIGRATIONS
+from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import LEASES, NODES, PODS
-from backstay.lab.addresses import BLOCKS, HANDLES, released
+from backstay.lab.address_rules import one_address
+from backstay.lab.addresses import BLOCKS, HANDLES
+from backstay.lab.copies import places, was_accepted
+from backstay.lab.drain_rules import (
+    comes_back,
+    gives_back,
+    not_ours_in_a_maintenance,
+    pdb,
+    stops_what_could_move,
+)
 from backstay.lab.guest_rules import as_policy_says, has_stopped
 from backstay.lab.happenings import (
     OURS,
@@ -86,16 +101,18 @@ from backstay.lab.storage_rules import (
 from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
 from backstay.model.labels import (
+    DRAIN_TAINT,
+    EXCLUDE,
     EXEMPT,
     IGNORE_FAIL_OVER,
+    MAINTENANCE,
     OUT_OF_SERVICE,
     OUT_OF_SERVICE_OURS,
     PROTECT,
     TAINT,
     VM_NAME,
 )
-from backstay.sim.api.store import Commit
-from backstay.sim.nodes.truth import Entry, Running, What
+from backstay.sim.nodes.truth import Entry, What
 
 Json = Mapping[str, Any]
 Check = Callable[[Happening, Witness], str | None]
@@ -145,8 +162,8 @@ def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
     for volume in happening.volumes:
         writers = truth.writers(volume)
         if len(writers) > 1:
-            sentence = f"{volume} is written to by {_places(writers)}"
-            return _Doubled(sentence, _was_accepted(writers, witness))
+            sentence = f"{volume} is written to by {places(writers)}"
+            return _Doubled(sentence, was_accepted(writers, witness))
     if happening.what is What.ADMITTED:
         return None
     started = workload_of(happening)
@@ -158,23 +175,7 @@ def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
     ]
     if len(copies) <= 1:
         return None
-    return _Doubled(f"{started} runs on {_places(copies)}", _was_accepted(copies, witness))
-
-
-def _was_accepted(copies: Sequence[Running], witness: Witness) -> bool:
-    """Whether all but one of them were taken out of the API while they ran. That this was done by
-    us without somebody's word for it is the breach of another rule, and here as well."""
-    answers = (_went_on_a_word(each.uid, witness) for each in copies)
-    return sum(answers) >= len(copies) - 1
-
-
-def _went_on_a_word(uid: str, witness: Witness) -> bool:
-    gone = witness.removed(uid)
-    return gone is not None and gone.still_ran and (not gone.by_us or gone.vouched)
-
-
-def _places(running: Sequence[Running]) -> str:
-    return " and ".join(f"{each.name} on {each.node}" for each in running)
+    return _Doubled(f"{started} runs on {places(copies)}", was_accepted(copies, witness))
 
 
 # I2, I13
@@ -302,7 +303,7 @@ def _is_our_lease(happening: Committed) -> bool:
 def disarm(happening: Happening, witness: Witness) -> str | None:
     """By the configuration as it was last read: a person who disarms in the very moment between
     reading and writing came too late for that write."""
-    if not takes_something(happening):
+    if not takes_something(happening, witness):
         return None
     assert isinstance(happening, Asked)
     thing = happening.key[1] or (happening.body.get("metadata") or {}).get("name", "")
@@ -323,6 +324,8 @@ def ownership(happening: Happening, witness: Witness) -> str | None:
     if isinstance(happening, Asked):
         if happening.storage == NETWORK_FENCES.label:
             return somebodys_fence(happening, witness)
+        if happening.storage == NODE_MAINTENANCES.label:
+            return not_ours_in_a_maintenance(happening, witness)
         return _not_ours_to_ask(happening, witness)
     if not isinstance(happening, Committed) or happening.by is None:
         return None
@@ -363,7 +366,7 @@ def _not_ours_to_ask(asked: Asked, witness: Witness) -> str | None:
         return _open_incident_removed(asked, witness)
     if asked.storage == _RECORDS and asked.key[0] == OUR_LEASE[0]:
         return None
-    if asked.method in _ALLOWED.get(asked.storage, ()) or asked.subresource == "eviction":
+    if asked.method in _ALLOWED.get(asked.storage, ()) or asked.evicts:
         return None
     if (asked.storage, asked.subresource) == (CONFIRMATIONS.label, "status"):
         return None
@@ -371,14 +374,20 @@ def _not_ours_to_ask(asked: Asked, witness: Witness) -> str | None:
 
 
 def _foreign_parts(node: Json) -> tuple[object, ...]:
-    """All of a node but our taints, and the note that tells that one of them is ours."""
+    """All of a node but our taints, what a maintenance puts on it (``drain_rules.py``), and the
+    notes that tell what of it is ours."""
     meta, spec = node["metadata"], node["spec"]
     said = meta.get("annotations") or {}
-    ours = {TAINT, OUT_OF_SERVICE} if OUT_OF_SERVICE_OURS in said else {TAINT}
+    ours = {TAINT, DRAIN_TAINT} | ({OUT_OF_SERVICE} if OUT_OF_SERVICE_OURS in said else set())
     taints = [each for each in spec.get("taints") or () if each["key"] not in ours]
-    rest = {field: value for field, value in spec.items() if field != "taints"}
-    notes = {key: value for key, value in said.items() if key != OUT_OF_SERVICE_OURS}
-    return taints, rest, notes, meta.get("labels"), meta.get("finalizers")
+    rest = {field: value for field, value in spec.items() if field not in _OF_DRAINS}
+    notes = {key: value for key, value in said.items() if key not in _NOTES}
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key != EXCLUDE}
+    return taints, rest, notes, labels, meta.get("finalizers")
+
+
+_OF_DRAINS = frozenset({"taints", "unschedulable"})
+_NOTES = frozenset({OUT_OF_SERVICE_OURS, MAINTENANCE})
 
 
 # I11
@@ -394,7 +403,7 @@ def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
         node, by = node_of(removed), request_of(happening)
         deed = f"{removed['metadata']['name']} was removed"
     else:
-        return None
+        return comes_back(happening, witness)
     seen = witness.look(by, NODES.label, node)
     if seen is None or seen.stored is None or _is_tainted(seen.stored.object):
         return None
@@ -410,7 +419,7 @@ def _to_be_detached(happening: Happening, witness: Witness) -> Json | None:
 
 def zombie(happening: Happening, witness: Witness) -> str | None:
     if isinstance(happening, Asked):
-        return _sent_too_late(happening, witness) if takes_something(happening) else None
+        return _sent_too_late(happening, witness) if takes_something(happening, witness) else None
     return _begun_too_soon(happening, witness) or _untainted_too_soon(happening, witness)
 
 
@@ -470,7 +479,7 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
         return robs_a_guest(happening, witness)
     touched = pod_touched(happening)
     if touched is None:
-        return None
+        return stops_what_could_move(happening, witness)
     meta, node = touched["metadata"], node_of(touched)
     runs = any(each.uid == meta["uid"] for each in witness.truth.running(node))
     if not runs or witness.is_shut_out(touched) or not witness.doubt(request_of(happening), node):
@@ -479,39 +488,6 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
         return None
     kind = "guest" if VM_NAME in (meta.get("labels") or {}) else "pod"
     return f"the {kind} of {meta['name']} runs on {node} and was told to stop"
-
-
-def one_address(happening: Happening, witness: Witness) -> str | None:
-    if isinstance(happening, Entry) and happening.what in (What.STARTED, What.WRITING):
-        return _second_user(happening, witness)
-    if isinstance(happening, Committed) and happening.by is not None:
-        return _taken_from_the_living(happening.commit, happening.by, witness)
-    return None
-
-
-def _second_user(entry: Entry, witness: Witness) -> str | None:
-    truth = witness.truth
-    for address in entry.addresses:
-        users = [
-            each
-            for each in truth.users(address)
-            # The other end of a migration has it too, without a guest.
-            if not truth.is_held_back(each.node, each.uid)
-        ]
-        if len(users) > 1 and not _was_accepted(users, witness):
-            return f"{address} is used by {_places(users)}"
-    return None
-
-
-def _taken_from_the_living(commit: Commit, by: Asked, witness: Witness) -> str | None:
-    """By what the address is used for, and by what Calico says of it."""
-    for held in released(commit):
-        nodes = {each.node: each.name for each in witness.truth.users(held.address)}
-        nodes.setdefault(held.node, held.pod)
-        for node, pod in nodes.items():
-            if node and (doubt := witness.doubt(by, node)):
-                return f"{held.address} was taken from {pod} on {node}, and {doubt}"
-    return None
 
 
 def no_bystander(happening: Happening, witness: Witness) -> str | None:
@@ -575,16 +551,20 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant("I5", "Epoch", epoch, About(requests=_DELETED, lease=True)),
     Invariant("I6", "Storm", storm, _PODS_TOUCHED),
+    Invariant("I7", "Pdb", pdb, About(requests=_PODS, deeds=_PODS)),
     Invariant("I9", "Disarm", disarm, About(requests=TAKEN_WITH)),
     Invariant("I10", "Ownership", ownership, About(requests=None, deeds=_NODES)),
     Invariant(
+        "I10", "GivesBack", gives_back, About(deeds=_NODES | {NODE_MAINTENANCES.label})
+    ),
+    Invariant(
         "I11", "TaintBeforeRemoval", taint_before_removal,
-        About(requests=frozenset({ATTACHMENTS.label}), deeds=_PODS),
+        About(requests=_DELETED, deeds=_PODS),
     ),
     Invariant("I11", "Zombie", zombie, About(requests=TAKEN_WITH, deeds=_NODES, lease=True)),
     Invariant(
         "I12", "NoHealthyGuestStopped", no_healthy_guest_stopped,
-        About(requests=frozenset({NETWORK_FENCES.label}), deeds=_PODS),
+        About(requests=frozenset({NETWORK_FENCES.label, VIRTUAL_MACHINES.label}), deeds=_PODS),
     ),
     Invariant("I12", "AsPolicySays", as_policy_says, About(requests=_GUESTS)),
     Invariant(

@@ -13,6 +13,7 @@ NothingTerminating  within 60 s nothing is left of what we marked, or of what be
 HoldsAreTold        70 s after a node fell silent, or was given something while it was, or somebody
                     deleted what was told of it, an open incident speaks of everything that it ran
 NoActionLoops       the same deed is not done more than ten times a minute
+DrainEnds, LastCopy  of the maintenance of nodes: ``drain_promises.py``
 ==================  =============================================================================
 
 ``Flight`` is E1, SameDecision: every decision that was recorded is made again, and comes out alike.
@@ -36,6 +37,7 @@ from backstay.decide.failover import Check
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.linstor_rules import is_replaceable
+from backstay.lab.maintenances import parts_on
 from backstay.lab.policy_rules import OURS, owner_of, wants_more_than_a_word
 from backstay.lab.terms import NOBODYS, Term, term_of
 from backstay.lab.witness import Asked, Committed, Happening, Witness
@@ -55,9 +57,19 @@ RECOVERED = "Recovered"
 TERMINATING = "NothingTerminating"
 HOLDS = "HoldsAreTold"
 LOOPS = "NoActionLoops"
+DRAIN_ENDS = "DrainEnds"
+LAST_COPY = "LastCopy"
 SAME_DECISION = "SameDecision"
 
-PROMISES = {"L1": RECOVERED, "L2": TERMINATING, "L4": HOLDS, "L6": LOOPS, "E1": SAME_DECISION}
+PROMISES = {
+    "I8": LAST_COPY,
+    "L1": RECOVERED,
+    "L2": TERMINATING,
+    "L3": DRAIN_ENDS,
+    "L4": HOLDS,
+    "L6": LOOPS,
+    "E1": SAME_DECISION,
+}
 """By their numbers in the design."""
 
 _RECOVERY = 60.0
@@ -345,11 +357,12 @@ class Repetition:
 def _deeds(asked: Asked) -> Iterator[tuple[str, ...]]:
     body, name = asked.body, asked.key[1]
     if asked.storage == PODS.label:
-        yield "delete", *asked.key
+        if not asked.dry_run:
+            yield "evict" if asked.evicts else "delete", *asked.key
     elif asked.storage == NODES.label:
         taints = (body.get("spec") or {}).get("taints") or ()
         on = any(each.get("key") == labels.TAINT for each in taints)
-        yield "taint" if on else "untaint", name
+        yield "cordon" if parts_on(body) else "taint" if on else "untaint", name
     elif asked.storage == INCIDENTS.label:
         intent = (body.get("status") or {}).get("intent") or {}
         if intent and not intent.get("outcome"):

@@ -63,7 +63,7 @@ class Pace:
             self._moves.clear()
         elif commit.storage == PODS.label and commit.deleted and happening.by is not None:
             pod = commit.before.object if commit.before else commit.after.object
-            if not hangs_on_another(pod):
+            if not hangs_on_another(pod) and not happening.by.evicts:
                 yield from self._removed(pod, happening.by, happening.at)
 
     def _notice_term(self, lease: Json, now: float) -> None:

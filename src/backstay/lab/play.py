@@ -20,7 +20,9 @@ from backstay.kube.resource import NODES
 from backstay.lab.bugs import bug_named
 from backstay.lab.cluster import LabCluster
 from backstay.lab.deeds import Deeds
+from backstay.lab.drained import Home, blockers, homes, moved, phases
 from backstay.lab.inspector import Breach
+from backstay.lab.maintenances import Part, parts_on
 from backstay.lab.scenario import LEADER, BadScenario, Scenario, Step
 from backstay.lab.stage import Stage
 from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
@@ -53,6 +55,10 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     open: tuple[str, ...]
     says: tuple[str, ...]
     addresses: dict[str, tuple[str, ...]]
+    maintained: dict[str, str]
+    blocked: dict[str, tuple[str, ...]]
+    cordoned: tuple[str, ...]
+    migrated: tuple[str, ...]
     calls: int
     checked: int
     unmet: tuple[str, ...] = ()
@@ -117,6 +123,7 @@ class Performance:
         self._scribe = Scribe(self.cluster, named=self._stage.named)
         self._zero = 0.0
         self._calls = 0
+        self._guests: dict[str, Home] = {}
 
     async def set_up(self) -> None:
         await self._stage.set_up()
@@ -129,6 +136,7 @@ class Performance:
         self._scribe.begin(self._zero)
         self._deeds.leader = self._stage.leader()
         at_first = {each.uid for each in self.cluster.truth.running()}
+        self._guests = homes(self.cluster.store)
         async with asyncio.TaskGroup() as group:
             # In the order in which they are to begin, so that of two at one time the first is
             # done first.
@@ -213,6 +221,10 @@ class Performance:
                 for each in cluster.truth.running()
                 if each.addresses
             },
+            maintained=phases(cluster.store),
+            blocked=blockers(cluster.store),
+            cordoned=tuple(name for name, node in nodes.items() if Part.CORDON in parts_on(node)),
+            migrated=moved(self._guests, homes(cluster.store)),
             calls=cluster.witness.calls - self._calls,
             checked=cluster.inspector.checked,
         )
@@ -283,13 +295,21 @@ def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
         "down": (expect.down, played.down),
         "taints": (expect.taints, played.taints),
         "open": (expect.open, played.open),
+        "cordoned": (expect.cordoned, played.cordoned),
+        "migrated": (expect.migrated, played.migrated),
         "breaches": (expect.breaches, played.broken),
     }
     for field, (wanted, found) in asked.items():
         if wanted is not None and set(wanted) != set(found):
             yield f"{field} was to be {_listed(wanted)}, and is {_listed(found)}"
-    if expect.held is not None and expect.held != played.held:
-        yield f"held was to be {_pairs(expect.held)}, and is {_pairs(played.held)}"
+    told: Mapping[str, tuple[Mapping[str, str] | None, Mapping[str, str]]] = {
+        "held": (expect.held, played.held),
+        "maintained": (expect.maintained, played.maintained),
+        "blocked": (_codes_told(expect.blocked), _codes_told(played.blocked) or {}),
+    }
+    for field, (codes, said) in told.items():
+        if codes is not None and codes != said:
+            yield f"{field} was to be {_pairs(codes)}, and is {_pairs(said)}"
     for name, wanted in (expect.addresses or {}).items():
         if set(has := played.addresses.get(name, ())) != set(wanted):
             yield f"{name} was to have {_listed(wanted)}, and has {_listed(has)}"
@@ -297,7 +317,13 @@ def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
         yield f"two copies were {'' if expect.risk else 'not '}to run on the word of a person"
     missing = set(expect.says or ()) - set(played.says)
     if missing:
-        yield f"no incident told of {_listed(missing)}"
+        yield f"nothing told of {_listed(missing)}"
+
+
+def _codes_told(blocked: Mapping[str, Iterable[str]] | None) -> dict[str, str] | None:
+    if blocked is None:
+        return None
+    return {node: _listed(set(codes)) for node, codes in blocked.items() if codes}
 
 
 def _listed(names: Iterable[str]) -> str:

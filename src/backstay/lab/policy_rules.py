@@ -18,6 +18,7 @@ from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.guest_rules import asks_kubevirt, has_stopped
+from backstay.lab.maintenances import parts_on
 from backstay.lab.storage_rules import asks_to_detach
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model.evidence import Strength
@@ -44,7 +45,7 @@ _STRENGTHS = tuple(map(str, Strength))
 
 def one_owner(happening: Happening, witness: Witness) -> str | None:
     """By the configuration as it was last read."""
-    job = _job(happening)
+    job = _job(happening, witness)
     if job is None:
         return None
     assert isinstance(happening, Asked)
@@ -61,7 +62,7 @@ def owner_of(job: str, spec: Json) -> str:
     return str((spec.get("owners") or {}).get(job, OURS))
 
 
-def _job(happening: Happening) -> str | None:
+def _job(happening: Happening, witness: Witness) -> str | None:
     """Whose deed it is, if it takes something from a node."""
     if not isinstance(happening, Asked):
         return None
@@ -73,13 +74,18 @@ def _job(happening: Happening) -> str | None:
         return "fencing" if happening.method == "POST" else None
     if asks_kubevirt(happening):
         return "failover"
+    if happening.evicts:
+        return None if happening.dry_run else "maintenance"
     if happening.storage == PODS.label:
-        deletes = happening.method == "DELETE" or happening.subresource == "eviction"
-        return "failover" if deletes else None
-    return _job_of_a_taint(happening) if happening.storage == NODES.label else None
+        return "failover" if happening.method == "DELETE" else None
+    return _job_at_a_node(happening, witness) if happening.storage == NODES.label else None
 
 
-def _job_of_a_taint(asked: Asked) -> str | None:
+def _job_at_a_node(asked: Asked, witness: Witness) -> str | None:
+    wanted = parts_on(asked.body)
+    live = witness.stored(NODES.label, asked.key[1]) if wanted else None
+    if wanted - parts_on(live or {}):
+        return "maintenance"
     said = (asked.body.get("metadata") or {}).get("annotations") or {}
     if said.get(OUT_OF_SERVICE_OURS):
         return "detach"
@@ -104,7 +110,7 @@ def owners_proof(happening: Happening, witness: Witness) -> str | None:
     if commit.storage != PODS.label or not commit.deleted or commit.before is None:
         return None
     pod, by = commit.before.object, happening.by
-    if hangs_on_another(pod):
+    if hangs_on_another(pod) or by.evicts:
         return None
     wanted, had = _demanded(pod, by, witness), _had(pod, by, witness)
     if _STRENGTHS.index(had) <= _STRENGTHS.index(wanted):

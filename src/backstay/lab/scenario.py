@@ -81,6 +81,13 @@ class Claim(StrEnum):
         return self in (Claim.LINSTOR, Claim.LINSTOR_SHARED)
 
 
+class Budget(_Part, frozen=True, kw_only=True):
+    """How many pods of a workload must stay, or may be missing; one of the two is said."""
+
+    min_available: int | None = None
+    max_unavailable: int | None = None
+
+
 class Vm(_Part, frozen=True, kw_only=True):
     """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else.
     ``hotplug`` are disks that are plugged in while it runs; ``addresses`` are asked for by name.
@@ -100,6 +107,7 @@ class Vm(_Part, frozen=True, kw_only=True):
     made_by: Literal["vm", "set", "pool", "nobody"] = "vm"
     addresses: tuple[str, ...] = ()
     storage_class: str = USUAL_CLASS
+    budget: Budget | None = None
 
 
 class StatefulSet(_Part, frozen=True, kw_only=True):
@@ -113,20 +121,25 @@ class StatefulSet(_Part, frozen=True, kw_only=True):
     host_path: str = ""
     labels: dict[str, str] = {}
     storage_class: str = USUAL_CLASS
+    budget: Budget | None = None
 
 
 class Deployment(_Part, frozen=True, kw_only=True):
-    """One replica, without a disk."""
+    """Without a disk. Its replicas are one workload, which runs as soon as one of them does."""
 
     name: str
+    replicas: int = 1
     node: str = ""
     labels: dict[str, str] = {}
+    budget: Budget | None = None
 
 
 class Workloads(_Part, frozen=True, kw_only=True):
     vms: tuple[Vm, ...] = ()
     stateful_sets: tuple[StatefulSet, ...] = ()
     deployments: tuple[Deployment, ...] = ()
+    daemon_sets: tuple[str, ...] = ()
+    """Each has a pod on every node, and is not asked about at the end."""
 
     def names(self) -> tuple[str, ...]:
         """Of all that can be said to run, as ``expect`` calls them."""
@@ -204,6 +217,7 @@ _OF_SATELLITES = frozenset({
     Do.STOP_SATELLITE, Do.START_SATELLITE, Do.EVICT_SATELLITE, Do.STAY_ONLINE, Do.FREE_REPLICA,
     Do.SERVE_EXPORTS,
 })  # fmt: skip
+_MAINTENANCE_VERBS = frozenset({Do.MAINTAIN, Do.END_MAINTENANCE})
 _LINSTOR_VERBS = _BETWEEN_TWO | _OF_SATELLITES | {Do.LINSTOR}
 
 _NEEDS: Mapping[Do, str] = {
@@ -212,7 +226,8 @@ _NEEDS: Mapping[Do, str] = {
             Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API,
             Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
             Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.FENCE, Do.CORDON,
-            Do.UNCORDON, Do.FLAP, Do.SLOW_DOWN, Do.SET_CLOCK, *_BETWEEN_TWO, *_OF_SATELLITES,
+            Do.UNCORDON, Do.MAINTAIN, Do.END_MAINTENANCE, Do.FLAP, Do.SLOW_DOWN, Do.SET_CLOCK,
+            *_BETWEEN_TWO, *_OF_SATELLITES,
         ),
         "node",
     ),
@@ -227,8 +242,8 @@ _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys((Do.KILL_PROGRAM, Do.START_PROGRAM), "program"),
     **dict.fromkeys(
         (
-            Do.DELETE_VM, Do.STOP_VM, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT, Do.TAKE_ADDRESS,
-            Do.GARBLE_ADDRESSES,
+            Do.DELETE_VM, Do.STOP_VM, Do.DELETE_BUDGET, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT,
+            Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES,
         ),
         "workload",
     ),
@@ -271,8 +286,11 @@ class Expect(_Part, frozen=True, kw_only=True):
     ``recovered``: what was taken from its node by us and runs elsewhere. ``held``: by which code
     what is down is held. ``untouched``: none of its pods was touched by us. ``down``: runs nowhere.
     ``taints``: nodes with our taint. ``open``: nodes with an open incident. ``says``: codes that
-    some incident told of, in any order. ``addresses``: what each of these really has. ``breaches``:
-    invariants that break. ``risk``: whether two copies run because a person was wrong.
+    some incident or maintenance told of, in any order. ``addresses``: what each of these really
+    has. ``maintained``: by node, how far each NodeMaintenance has come. ``blocked``: by node, the
+    codes of what stands in the way of a drain. ``cordoned``: nodes that are. ``migrated``: VMs
+    whose guests are elsewhere and were never stopped. ``breaches``: invariants that break.
+    ``risk``: whether two copies run because a person was wrong.
     """
 
     recovered: tuple[str, ...] | None = None
@@ -283,6 +301,10 @@ class Expect(_Part, frozen=True, kw_only=True):
     open: tuple[str, ...] | None = None
     says: tuple[str, ...] | None = None
     addresses: dict[str, tuple[str, ...]] | None = None
+    maintained: dict[str, str] | None = None
+    blocked: dict[str, tuple[str, ...]] | None = None
+    cordoned: tuple[str, ...] | None = None
+    migrated: tuple[str, ...] | None = None
     breaches: tuple[str, ...] = ()
     risk: bool = False
 
@@ -296,7 +318,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
     ``virt-controller`` (then there is none elsewhere, and they agree on who works). ``kubevirt`` is
     its version. With ``csi_addons`` the storage can be told to refuse nodes, which with
     ``storage_network`` it knows by addresses of another network than theirs; and with
-    ``provider`` somebody can be asked whether a machine is on."""
+    ``provider`` somebody can be asked whether a machine is on. With ``maintenance`` the cluster
+    knows of NodeMaintenances."""
 
     name: str
     question: str
@@ -312,6 +335,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     storage_network: bool = False
     linstor: LinstorSpec | None = None
     provider: bool = False
+    maintenance: bool = False
     kubevirt: str = "v1.9.0"
     policy: PolicySpec = PolicySpec()
     controllers: int = 1
@@ -448,9 +472,13 @@ def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
                 yield f"{field}.pinned", "it needs a node to be pinned to"
             if isinstance(each, Vm) and each.addresses and scenario.calico is None:
                 yield f"{field}.addresses", "without calico nobody gives addresses by name"
-            if isinstance(each, StatefulSet) and not 1 <= each.replicas <= 50:
+            if not isinstance(each, Vm) and not 1 <= each.replicas <= 50:
                 yield f"{field}.replicas", "between 1 and 50 of them are needed"
-    yield from _each_once("workloads", scenario.workloads.names())
+            said = each.budget
+            if said and (said.min_available is None) is (said.max_unavailable is None):
+                yield f"{field}.budget", "it is minAvailable or maxUnavailable, and one of them"
+    names = (*scenario.workloads.names(), *scenario.workloads.daemon_sets)
+    yield from _each_once("workloads", names)
 
 
 def _wrong_linstor(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -525,6 +553,8 @@ def _wrong_verb(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "workload", f"{step.workload} is no VM"
     if step.do in _CALICO_VERBS and scenario.calico is None:
         yield "do", f"{step.do} needs calico"
+    if step.do in _MAINTENANCE_VERBS and not scenario.maintenance:
+        yield "do", f"{step.do} needs maintenance"
     if step.do in _LINSTOR_VERBS and scenario.linstor is None:
         yield "do", f"{step.do} needs linstor"
     if (step.what is not None) is not (step.do is Do.LINSTOR):
@@ -546,6 +576,10 @@ def _expectations(scenario: Scenario) -> Iterator[tuple[str, str]]:
         ("down", "workload", expect.down or (), workloads),
         ("taints", "node", expect.taints or (), scenario.nodes),
         ("open", "node", expect.open or (), scenario.nodes),
+        ("maintained", "node", tuple(expect.maintained or ()), scenario.nodes),
+        ("blocked", "node", tuple(expect.blocked or ()), scenario.nodes),
+        ("cordoned", "node", expect.cordoned or (), scenario.nodes),
+        ("migrated", "workload", expect.migrated or (), workloads),
     )
     for field, kind, given, names in known:
         for name in given:

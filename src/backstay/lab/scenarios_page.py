@@ -59,6 +59,11 @@ def _ends(scenario: Scenario) -> Iterator[str]:
         yield f"{_names(held)} held (`{code}`)"
     if expect.untouched:
         yield f"{_names(expect.untouched)} untouched"
+    if expect.migrated:
+        yield f"{_names(expect.migrated)} migrated live"
+    for node, codes in (expect.blocked or {}).items():
+        if codes:
+            yield f"the drain of {node} blocked ({', '.join(f'`{code}`' for code in codes)})"
     if expect.breaches:
         yield f"{_names(expect.breaches)} broken"
 

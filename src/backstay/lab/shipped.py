@@ -17,6 +17,7 @@ TOPICS = (
     "The API and the control plane fail",
     "What is moved, and what is not",
     "Addresses",
+    "Nodes in maintenance",
 )
 """In the order in which the page has them."""
 

@@ -1,6 +1,7 @@
 """Stage: sets up what a scenario begins with, until everything runs and a controller leads."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, TypeAlias, Unpack
@@ -13,7 +14,7 @@ from backstay.apis.calico import ASKED
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.app import Parts
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
-from backstay.lab import guest_stage
+from backstay.lab import drain_stage, guest_stage
 from backstay.lab.cluster import NAMESPACE, PATIENCE, VAULT, LabCluster
 from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.scenario import (
@@ -74,6 +75,8 @@ class Stage:
             body = {"metadata": {"name": "default"}, "spec": spec}
             await self._client.create(cluster.calico.group.settings, body)
         await self._host()
+        if scenario.maintenance:
+            await drain_stage.install(self._client)
         for name in scenario.exempt:
             labels = {"metadata": {"labels": {EXEMPT: "true"}}}
             await self._client.merge_patch(NODES, name, labels)
@@ -161,6 +164,8 @@ class Stage:
         # The order counts for who gets which node, and for who gets an address before another.
         in_order = any(vm.addresses for vm in workloads.vms)
         together = [each for each in everything if each.node and not in_order]
+        for name in workloads.daemon_sets:
+            await drain_stage.create_daemon_set(self._client, NAMESPACE, name)
         for each in together:
             await self._create(each)
         if together:
@@ -185,6 +190,7 @@ class Stage:
                 await self._client.create(STATEFUL_SETS, body, namespace=NAMESPACE)
             case Deployment():
                 await self._client.create(DEPLOYMENTS, _deployment(wanted), namespace=NAMESPACE)
+        await drain_stage.create_budget(self._client, NAMESPACE, wanted)
 
     async def create_claim(self, vm: str) -> str:
         """One more that can be used from everywhere, for this VM."""
@@ -225,7 +231,7 @@ class Stage:
 
     async def _running(self, names: Iterable[str]) -> None:
         """Until all of them run at one moment, and the API knows it."""
-        wanted, running = set(names), dict[Key, str]()
+        wanted, running = Counter(names), dict[Key, str]()
         # Its own, because this waits for a few of hundreds of changes.
         all_run = asyncio.Event()
 
@@ -233,7 +239,7 @@ class Stage:
             if not gone and (pod.object.get("status") or {}).get("phase") == "Running":
                 if pod.key not in running:
                     running[pod.key] = self.workload(pod.object)
-                    if wanted.issubset(running.values()):
+                    if wanted <= Counter(running.values()):
                         all_run.set()
             else:
                 running.pop(pod.key, None)
@@ -258,16 +264,21 @@ class Stage:
         for vm in self.scenario.workloads.vms:
             if guest_stage.member(vm.made_by, name, of=vm.name):
                 return vm.name
-        return next(
-            (d.name for d in self.scenario.workloads.deployments if name.startswith(f"{d.name}-")),
-            name,
-        )
+        return next((each for each in self._sets_of_pods if name.startswith(f"{each}-")), name)
+
+    @property
+    def _sets_of_pods(self) -> tuple[str, ...]:
+        workloads = self.scenario.workloads
+        return (*(each.name for each in workloads.deployments), *workloads.daemon_sets)
 
 
 def _names(workload: Workload) -> list[str]:
     """What is to run of it, as the scenario calls it."""
-    if isinstance(workload, StatefulSet):
-        return [f"{workload.name}-{number}" for number in range(workload.replicas)]
+    match workload:
+        case StatefulSet():
+            return [f"{workload.name}-{number}" for number in range(workload.replicas)]
+        case Deployment():
+            return [workload.name] * workload.replicas
     return [workload.name]
 
 
@@ -315,7 +326,7 @@ def _stateful_set(wanted: StatefulSet) -> Json:
 
 
 def _deployment(wanted: Deployment) -> Json:
-    return _pods_of(wanted.name, wanted.labels, [], 1)
+    return _pods_of(wanted.name, wanted.labels, [], wanted.replicas)
 
 
 def _pods_of(name: str, labels: dict[str, str], mounts: list[Json], replicas: int) -> Json:

@@ -84,6 +84,8 @@ def _released_on_too_little(commit: Commit, by: Asked, witness: Witness) -> str 
     nothing that has a volume for one node at a time."""
     if commit.storage != PODS.label or not commit.deleted or commit.before is None:
         return None
+    if by.evicts:
+        return None
     pod = commit.before.object
     node, name = str(pod["spec"].get("nodeName", "")), pod["metadata"]["name"]
     volumes = witness.volumes_of(pod)

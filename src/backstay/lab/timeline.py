@@ -5,19 +5,21 @@ starts and stops, what Kubernetes says of nodes, what our controllers write and 
 and every invariant that breaks. Times are seconds since ``begin``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from backstay.apis.backstay import INCIDENTS
 from backstay.apis.calico import V1, V3
+from backstay.apis.kubevirt import INSTANCES
+from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.kube.resource import CONFIG_MAPS, LEASES, NODES, PODS
 from backstay.lab.addresses import released
 from backstay.lab.cluster import LabCluster
 from backstay.lab.scenario import After
 from backstay.lab.witness import OUR_LEASE, Committed, Happening, workload_in, workload_of
-from backstay.model.labels import TAINT
+from backstay.model.labels import MAINTENANCE, TAINT
 from backstay.sim.api.store import Commit
 from backstay.sim.nodes.truth import Entry, What
 
@@ -42,9 +44,9 @@ class Scribe:
     def __init__(self, cluster: LabCluster, *, named: Callable[[str], str]) -> None:
         self.lines: list[Line] = []
         self.touched: set[str] = set()
-        """Workloads of which we marked or removed a pod."""
+        """Workloads of which we marked, evicted or removed a pod."""
         self.codes: set[str] = set()
-        """What incidents told of."""
+        """What incidents and maintenances told of."""
         self._cluster = cluster
         self._named = named
         self._zero = 0.0
@@ -104,6 +106,10 @@ class Scribe:
                 self._pod(happening, commit)
             case INCIDENTS.label:
                 self._incident(happening, commit)
+            case NODE_MAINTENANCES.label:
+                self._maintenance(happening, commit)
+            case INSTANCES.label:
+                self._guest(happening, commit)
             case LEASES.label if commit.after.key == OUR_LEASE:
                 self._leader(happening, commit)
             case V1.blocks.label | V3.blocks.label:
@@ -124,15 +130,21 @@ class Scribe:
         if happening.by is not None and is_tainted(after) != is_tainted(before):
             verb = f"taints {name}" if is_tainted(after) else f"takes its taint off {name}"
             self.tell(happening.at, happening.by.user, verb)
+        if happening.by is not None and (kind := drain_kind(before, after)) is not None:
+            verb = "cordons" if kind is After.CORDON else "gives back"
+            self.tell(happening.at, happening.by.user, f"{verb} {name}")
 
     def _pod(self, happening: Committed, commit: Commit) -> None:
         if happening.by is None or commit.before is None:
             return
         pod = commit.before.object
         name = self._named(workload_in(pod))
+        if happening.by.evicts and (not _goes(commit) or _is_over(pod)):
+            # First it is noted on the pod why it goes; and what a guest has left behind is no loss.
+            return
         self.touched.add(name)
         where = pod["spec"].get("nodeName", "no node")
-        verb = "removes" if commit.deleted else "marks"
+        verb = "evicts" if happening.by.evicts else "removes" if commit.deleted else "marks"
         self.tell(happening.at, happening.by.user, f"{verb} the pod of {name} on {where}")
 
     def _block(self, happening: Committed, commit: Commit) -> None:
@@ -152,6 +164,24 @@ class Scribe:
                 self.codes.add(moment["code"])
                 self.tell(happening.at, who, f"{moment['code']}: {moment['sentence']}")
 
+    def _maintenance(self, happening: Committed, commit: Commit) -> None:
+        if commit.deleted:
+            node = commit.after.object["spec"]["nodeName"]
+            self.tell(happening.at, "kubernetes", f"the maintenance of {node} is over")
+            return
+        before = {} if commit.before is None else commit.before.object
+        known, who = set(_said(before)), happening.by.user if happening.by else "somebody"
+        for code, sentence in _said(commit.after.object):
+            self.codes.add(code)
+            if (code, sentence) not in known:
+                self.tell(happening.at, who, f"{code}: {sentence}")
+
+    def _guest(self, happening: Committed, commit: Commit) -> None:
+        node = _leaves(commit.after.object)
+        if node and (commit.before is None or not _leaves(commit.before.object)):
+            name = self._named("/".join(commit.after.key))
+            self.tell(happening.at, "kubevirt", f"{name} was asked to leave {node}")
+
     def _leader(self, happening: Committed, commit: Commit) -> None:
         if commit.deleted:
             return
@@ -167,12 +197,16 @@ def kind_of(happening: Committed) -> After | None:
     before: Json = _NOTHING if commit.before is None else commit.before.object
     after: Json = commit.after.object
     match commit.storage:
+        case PODS.label if happening.by is not None and happening.by.evicts:
+            return After.EVICTION
         case PODS.label:
             return After.REMOVAL if commit.deleted else After.MARK
         case NODES.label:
             if is_tainted(before) == is_tainted(after):
-                return None
+                return drain_kind(before, after)
             return After.TAINT if is_tainted(after) else After.UNTAINT
+        case NODE_MAINTENANCES.label:
+            return After.DRAINED if _has_succeeded(after) > _has_succeeded(before) else None
         case INCIDENTS.label:
             return _kind_of_telling(before, after)
         case V1.blocks.label | V3.blocks.label:
@@ -189,6 +223,40 @@ def _kind_of_telling(before: Json, after: Json) -> After | None:
     intent = now.get("intent") or _NOTHING
     is_new = intent != (was.get("intent") or _NOTHING) and not intent.get("outcome")
     return After.INTENT if is_new else None
+
+
+def drain_kind(before: Json, after: Json) -> After | None:
+    """Whether a node was taken into maintenance with it, or given back."""
+    was, now = _drained(before), _drained(after)
+    return None if was == now else After.CORDON if now else After.UNCORDON
+
+
+def _drained(node: Json) -> bool:
+    return MAINTENANCE in ((node.get("metadata") or {}).get("annotations") or {})
+
+
+def _has_succeeded(maintenance: Json) -> bool:
+    return (maintenance.get("status") or {}).get("phase") == "Succeeded"
+
+
+def _said(maintenance: Json) -> Iterator[tuple[str, str]]:
+    """Of the whole, and of each that stays."""
+    status = maintenance.get("status") or {}
+    for each in (status, *(status.get("blockers") or ())):
+        if each.get("code"):
+            yield each["code"], each.get("sentence", "")
+
+
+def _goes(commit: Commit) -> bool:
+    return commit.deleted or "deletionTimestamp" in commit.after.object["metadata"]
+
+
+def _is_over(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _leaves(vmi: Json) -> str:
+    return str((vmi.get("status") or {}).get("evacuationNodeName") or "")
 
 
 def is_tainted(node: Json) -> bool:

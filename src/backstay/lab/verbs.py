@@ -44,6 +44,10 @@ class Do(StrEnum):
     """Somebody else has the storage refuse the node."""
     CORDON = "cordon"
     UNCORDON = "uncordon"
+    MAINTAIN = "maintain"
+    """Somebody creates a NodeMaintenance for the node."""
+    END_MAINTENANCE = "end-maintenance"
+    """Somebody deletes all that there are for it."""
 
     ARM = "arm"
     DISARM = "disarm"
@@ -97,6 +101,8 @@ class Do(StrEnum):
     """A running VM is given one more disk."""
     EVICT = "evict"
     """Somebody asks politely for the pods of a workload to go, as kubectl drain does."""
+    DELETE_BUDGET = "delete-budget"
+    """Somebody deletes the disruption budget of a workload."""
     DELETE_VM = "delete-vm"
     STOP_VM = "stop-vm"
     FORCE_DELETE = "force-delete"
@@ -148,3 +154,17 @@ class After(StrEnum):
     REMOVAL = "removal"
     UNTAINT = "untaint"
     CLOSED = "closed"
+    CORDON = "cordon"
+    """A node was cordoned because somebody has asked for its maintenance."""
+    EVICTION = "eviction"
+    """A pod was evicted, and the API has let it go."""
+    DRAINED = "drained"
+    """It is told that nothing is left to drain."""
+    UNCORDON = "uncordon"
+
+
+OF_FAILOVERS = (
+    After.INCIDENT, After.INTENT, After.TAINT, After.MARK, After.ADDRESS, After.REMOVAL,
+    After.UNTAINT, After.CLOSED,
+)  # fmt: skip
+OF_DRAINS = (After.CORDON, After.EVICTION, After.DRAINED, After.UNCORDON)

@@ -26,10 +26,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.apis.storage import CLAIMS
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.knocks import Knocks
 from backstay.lab.looks import Look, Looks
+from backstay.lab.maintenances import Maintenances
 from backstay.lab.restores import Restores
 from backstay.lab.signs import Signs
 from backstay.lab.terms import Terms
@@ -63,7 +65,7 @@ _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 class Asked(msgspec.Struct, frozen=True):
     """A request of one of ours, which left at ``sent`` and arrived at ``at``. ``body`` is empty
-    where it is not a JSON object."""
+    where it is not a JSON object. A ``dry_run`` changes nothing, and asks what would be."""
 
     at: float
     sent: float
@@ -73,6 +75,11 @@ class Asked(msgspec.Struct, frozen=True):
     key: Key
     subresource: str
     body: Json
+    dry_run: bool = False
+
+    @property
+    def evicts(self) -> bool:
+        return self.subresource == "eviction" and self.storage == PODS.label
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -142,12 +149,14 @@ class Witness:
         self._removed: dict[str, Removed] = {}
         self._shift = 0
         self.restores = Restores(knocks.factor)
+        self.maintenances = Maintenances()
         self._remember: dict[str, Callable[[Commit, Asked | None, float], None]] = {
             CONFIGS.label: self._remember_config,
             LEASES.label: self._remember_lease,
             NODES.label: self._remember_node,
             INCIDENTS.label: self._remember_incident,
             CONFIRMATIONS.label: self._remember_word,
+            NODE_MAINTENANCES.label: self._remember_maintenance,
             PODS.label: self._remember_pod,
         }
         """By kind, for those of which something is kept in mind."""
@@ -200,10 +209,10 @@ class Witness:
     async def _carry_out(
         self, inbound: Inbound, user: str, target: Target, api: ApiServer
     ) -> Answer:
-        now, sent = self._now(), left_at()
+        now, sent, body = self._now(), left_at(), _body(inbound)
         asked = Asked(
             now, now if sent is None else sent, user, inbound.method, target.info.storage,
-            target.key, target.subresource, _body(inbound),
+            target.key, target.subresource, body, _is_dry(inbound, body),
         )  # fmt: skip
         self._tell(asked)
         self._asking = asked
@@ -244,6 +253,8 @@ class Witness:
                 self._marked.pop(meta["uid"], None)
                 self._marked_by_us.discard(meta["uid"])
         self._note_lost_words()
+        kept = [each.object for each in self.store.all(NODE_MAINTENANCES.label)]
+        self.maintenances.restored(kept, self._now())
         for running in self.truth.running():
             self._note_forgotten(running)
 
@@ -441,6 +452,7 @@ class Witness:
     def _remember_node(self, commit: Commit, by: Asked | None, now: float) -> None:
         name, version = commit.after.key[1], commit.version + self._shift
         self.signs.note_node(commit, version=version, at=now)
+        self.maintenances.note_node(commit, by_us=by is not None, now=now)
         if commit.deleted or not _is_out_of_service(commit.after.object):
             self._put_out.pop(name, None)
         elif by is None and name not in self._put_out:
@@ -452,6 +464,9 @@ class Witness:
     def _remember_incident(self, commit: Commit, by: Asked | None, now: float) -> None:
         if by is not None:
             self.terms.told(by.user, commit.after.key[1], commit.after.object, now=now)
+
+    def _remember_maintenance(self, commit: Commit, _: Asked | None, now: float) -> None:
+        self.maintenances.note(commit, now)
 
     def _remember_word(self, commit: Commit, _: Asked | None, now: float) -> None:
         uid = commit.after.object["metadata"]["uid"]
@@ -465,7 +480,7 @@ class Witness:
             self._remember_removal(commit, by)
         elif meta.get("deletionTimestamp"):
             self._marked.setdefault(meta["uid"], commit.version + self._shift)
-            if by is not None:
+            if by is not None and not by.evicts:
                 self._marked_by_us.add(meta["uid"])
 
     def _remember_removal(self, commit: Commit, by: Asked | None) -> None:
@@ -530,6 +545,11 @@ def _writes_to_host(pod: Json) -> bool:
     }
     volumes = spec.get("volumes") or ()
     return any("hostPath" in volume and volume["name"] in written for volume in volumes)
+
+
+def _is_dry(inbound: Inbound, body: Json) -> bool:
+    options = (body.get("deleteOptions") or {}).get("dryRun") or body.get("dryRun")
+    return bool(options) or "dryRun=All" in inbound.query
 
 
 def _body(inbound: Inbound) -> Json:

@@ -17,6 +17,20 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 OUT_OF_SERVICE_OURS = f"{GROUP}/out-of-service"
 """An annotation beside that taint where it is ours; its value names the incident."""
 
+DRAIN_TAINT = "medik8s.io/drain"
+"""On a node in maintenance, ``NoSchedule``: the taint of the Node Maintenance Operator."""
+
+EXCLUDE = "remediation.medik8s.io/exclude-from-remediation"
+"""A label on the same: ``"true"`` keeps the medik8s operators from taking it for broken."""
+
+MAINTENANCE = f"{GROUP}/maintenance"
+"""An annotation on the same: which maintenance it is for, and which of cordon, taint and label are
+ours to take back, as JSON. What was there before is not ours."""
+
+MAINTENANCE_FINALIZER = "foregroundDeleteNodeMaintenance"
+"""On a NodeMaintenance, until its node was given back. It has the name that the Node Maintenance
+Operator gave it, so that each finishes what the other has begun."""
+
 FENCED_NODE = f"{GROUP}/fenced-node"
 """An annotation on a fence of ours: the uid of the node that it was put up against."""
 

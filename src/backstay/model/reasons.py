@@ -4,9 +4,10 @@ A reason is a code and a sentence. The pair is the same in the log, the Event, t
 metric, the command line, the docs and the tests; nobody has to guess whether two places speak of
 the same thing. Not to act is a decision too and has a reason like any other.
 
-``Reason`` is the catalogue; what is only expected has one of its own (``caveats.py``). Each entry
-has the sentence (with the names of what it is about to be filled in), what it means for someone who
-reads it at night, and what to do next. docs/reasons.md is generated from both.
+``Reason`` is the catalogue; what is only expected has one of its own (``caveats.py``), and so have
+drains (``drain_reasons.py``). Each entry has the sentence (with the names of what it is about to be
+filled in), what it means for someone who reads it at night, and what to do next. docs/reasons.md is
+generated from all.
 """
 
 from enum import Enum

@@ -20,6 +20,9 @@ _LOSSES = _DEATHS | {
 _AFTERMATH: Mapping[Do, float] = {
     # An address that is another's now shows when its node is confirmed, by deeds done in vain.
     Do.TAKE_ADDRESS: 38.0,
+    # What is in the way of a drain has to be told by then, and what no longer is, is to be used.
+    Do.MAINTAIN: 112.0,
+    **dict.fromkeys((Do.DELETE_BUDGET, Do.END_MAINTENANCE), 66.0),
     **dict.fromkeys((Do.KILL_CONTROLLER, Do.START_CONTROLLER), 24.0),
     **dict.fromkeys(
         (Do.CONFIRM, Do.CONFIRM_OFF, Do.PUT_OUT, Do.REMEDIATE, Do.ARM, Do.BOOT, Do.HEAL, Do.THAW),

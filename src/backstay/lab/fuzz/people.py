@@ -7,7 +7,8 @@ import msgspec
 from backstay.lab.fuzz.deaths import dies_for_good, first_dies
 from backstay.lab.fuzz.policies import another_rule
 from backstay.lab.fuzz.scene import Scene, rounded, step
-from backstay.lab.scenario import After, Do, Step
+from backstay.lab.scenario import Do, Step
+from backstay.lab.verbs import OF_FAILOVERS
 
 
 def minds_change(scene: Scene) -> Iterator[Step]:
@@ -35,7 +36,7 @@ def rules_change_as_it_is_dealt_with(scene: Scene) -> Iterator[Step]:
     yield from dies_for_good(scene)
     dice = scene.dice
     changed = step(dice.between(5, 45), Do.CONFIGURE, config=another_rule(dice))
-    yield msgspec.structs.replace(changed, after=dice.pick(tuple(After)))
+    yield msgspec.structs.replace(changed, after=dice.pick(OF_FAILOVERS))
 
 
 def dies_while_we_are_disarmed(scene: Scene) -> Iterator[Step]:

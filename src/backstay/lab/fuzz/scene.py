@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from backstay.lab.scenario import After, Do, Scenario, Step
+from backstay.lab.scenario import Do, Scenario, Step
+from backstay.lab.verbs import OF_FAILOVERS
 from backstay.sim.chance import Chance
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class Scene:
         if dice.happens(0.5):
             return planned
         if dice.happens(0.5):
-            return msgspec.structs.replace(planned, after=dice.pick(tuple(After)))
+            return msgspec.structs.replace(planned, after=dice.pick(OF_FAILOVERS))
         return msgspec.structs.replace(planned, after_writes=1 + dice.below(_MOST_WRITES))
 
 

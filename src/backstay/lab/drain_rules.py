@@ -1,0 +1,273 @@
+"""Rules about drains: what is taken from a node that lives because somebody has asked for it.
+
+Each is about requests and commits of our controllers, and goes by what people have asked for, by
+the budgets as they stand in the API and by what really runs; what the product says of a drain is
+not asked. Who drains hears of news a moment late (``maintenances.SLACK``), and is held to nothing
+before that.
+
+* **Pdb**: what lives on a node that lives is taken from it by an eviction that the API let through,
+  and in no other way; with its grace, against no budget, by its uid, and only where a
+  NodeMaintenance asks for that very node.
+* **GivesBack**: cordon, taint and label are taken off only where one of ours has put them on, and
+  none of ours is left behind when a maintenance is over.
+* **NoHealthyGuestStopped**: a guest that could be moved live is not stopped.
+* **TaintBeforeRemoval**: nothing is evicted from a node to which it could come back.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backstay.apis.apps import STATEFUL_SETS
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
+from backstay.apis.maintenance import NODE_MAINTENANCES
+from backstay.kube.resource import NODES, PODS
+from backstay.lab.guest_rules import has_stopped
+from backstay.lab.happenings import (
+    asks_to_delete_a_pod,
+    asks_to_evict,
+    node_of,
+    pod_evicted,
+)
+from backstay.lab.linstor_rules import may_be_succeeded
+from backstay.lab.maintenances import SLACK, parts_on
+from backstay.lab.witness import Asked, Committed, Happening, Witness
+from backstay.sim.api.label_selectors import selects
+
+Json = Mapping[str, Any]
+
+FINALIZER = "foregroundDeleteNodeMaintenance"
+"""By which the end of a maintenance waits until all is given back; the name is another program's,
+whose NodeMaintenances these are as well."""
+
+_BUDGETS = "poddisruptionbudgets.policy"
+_REPLICA_SETS = "replicasets.apps"
+_ENDED = ("Succeeded", "Failed")
+_MOVABLE = frozenset({"LiveMigrate", "LiveMigrateIfPossible", "External"})
+_STOPPING = frozenset({"restart", "stop"})
+
+
+# I7
+
+
+def pdb(happening: Happening, witness: Witness) -> str | None:
+    if asks_to_evict(happening):
+        assert isinstance(happening, Asked)
+        return _uncalled_for(happening, witness)
+    if asks_to_delete_a_pod(happening):
+        assert isinstance(happening, Asked)
+        return _by_deletion(happening, witness)
+    evicted = pod_evicted(happening)
+    if evicted is None:
+        return None
+    assert isinstance(happening, Committed)
+    return _without_grace(happening, evicted, witness) or _against_a_budget(evicted, witness)
+
+
+def _uncalled_for(asked: Asked, witness: Witness) -> str | None:
+    name = asked.key[1]
+    meant = ((asked.body.get("deleteOptions") or {}).get("preconditions") or {}).get("uid")
+    if not meant:
+        return f"{name} was to be evicted, whichever pod has that name by now"
+    pod = witness.stored(PODS.label, name, asked.key[0])
+    if pod is None or pod["metadata"]["uid"] != meant:
+        return None
+    node, slack = node_of(pod), SLACK * witness.factor
+    if "DaemonSet" in {each["kind"] for each in pod["metadata"].get("ownerReferences") or ()}:
+        return f"{name} was to be evicted, and its DaemonSet has it come back at once"
+    if witness.maintenances.is_asked_for(node, asked.sent, slack=slack):
+        return None
+    return f"{name} was to be evicted, and nobody asks for the maintenance of {node or 'no node'}"
+
+
+def _by_deletion(asked: Asked, witness: Witness) -> str | None:
+    """In a maintenance, of something on a node that nobody could take for dead."""
+    pod = witness.stored(PODS.label, asked.key[1], asked.key[0])
+    meant = (asked.body.get("preconditions") or {}).get("uid")
+    if pod is None or (meant and meant != pod["metadata"]["uid"]):
+        return None
+    node, uid = node_of(pod), pod["metadata"]["uid"]
+    runs = any(each.uid == uid for each in witness.truth.running(node))
+    if not runs or not witness.maintenances.is_asked_for(node, asked.sent):
+        return None
+    if not witness.doubt(asked, node) or witness.is_shut_out(pod):
+        return None
+    if has_stopped(pod, witness) or may_be_succeeded(pod, asked, witness):
+        return None
+    return f"{asked.key[1]} was to be deleted from {node}, past every budget, and not evicted"
+
+
+def _without_grace(happening: Committed, pod: Json, witness: Witness) -> str | None:
+    meta, node = pod["metadata"], node_of(pod)
+    if not happening.commit.deleted:
+        return None
+    if not any(each.uid == meta["uid"] for each in witness.truth.running(node)):
+        return None
+    return f"{meta['name']} was evicted without grace, and still ran on {node}"
+
+
+def _against_a_budget(pod: Json, witness: Witness) -> str | None:
+    if not _is_ready(pod) or pod["metadata"].get("deletionTimestamp"):
+        # It did not count any more.
+        return None
+    for budget, pods in _budgets_of(pod, witness):
+        healthy = sum(_is_ready(each) and not _is_going(each) for each in pods)
+        wanted = _wanted(budget["spec"], [*pods, pod], witness)
+        if healthy < wanted:
+            name = budget["metadata"]["name"]
+            return (
+                f"{pod['metadata']['name']} was evicted, which leaves {healthy} of the {wanted} "
+                f"healthy pods that the budget {name} asks for"
+            )
+    return None
+
+
+def _budgets_of(pod: Json, witness: Witness) -> Iterator[tuple[Json, list[Json]]]:
+    """With the pods that each of them is about, as they are now."""
+    meta = pod["metadata"]
+    for stored in witness.store.all(_BUDGETS):
+        selector = stored.object["spec"].get("selector")
+        if stored.key[0] == meta["namespace"] and selects(selector, meta.get("labels") or {}):
+            yield (
+                stored.object,
+                [
+                    each.object
+                    for each in witness.store.all(PODS.label)
+                    if each.key[0] == stored.key[0]
+                    and selects(selector, each.object["metadata"].get("labels") or {})
+                ],
+            )
+
+
+def _wanted(spec: Json, pods: list[Json], witness: Witness) -> int:
+    """How many have to be healthy. In a lab budgets are numbers, never shares."""
+    if spec.get("maxUnavailable") is None:
+        return int(spec.get("minAvailable") or 0)
+    owners = {
+        each["uid"]: _replicas(each, pod["metadata"]["namespace"], witness)
+        for pod in pods
+        for each in pod["metadata"].get("ownerReferences") or ()
+        if each.get("controller")
+    }
+    return max(0, sum(owners.values()) - int(spec["maxUnavailable"]))
+
+
+def _replicas(owner: Json, namespace: str, witness: Witness) -> int:
+    storage = {"StatefulSet": STATEFUL_SETS.label, "ReplicaSet": _REPLICA_SETS}.get(owner["kind"])
+    found = witness.stored(storage, owner["name"], namespace) if storage else None
+    return 1 if found is None else int(found["spec"].get("replicas", 1))
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _is_going(pod: Json) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+# I10
+
+
+def gives_back(happening: Happening, witness: Witness) -> str | None:
+    if not isinstance(happening, Committed) or happening.by is None:
+        return None
+    commit = happening.commit
+    if commit.before is None:
+        return None
+    if commit.storage == NODES.label:
+        node, known = commit.after.key[1], witness.maintenances
+        taken = parts_on(commit.before.object) - parts_on(commit.after.object)
+        others = [part for part in taken if known.was_put_by_us(node, part) is False]
+        if others:
+            return f"the {' and the '.join(sorted(others))} of {node} went, which others had put on"
+        return None
+    if commit.storage != NODE_MAINTENANCES.label:
+        return None
+    before, after = commit.before.object, commit.after.object
+    gone = FINALIZER in _finalizers(before) and FINALIZER not in _finalizers(after)
+    return _left_behind(before["spec"]["nodeName"], witness) if gone or commit.deleted else None
+
+
+def _left_behind(node: str, witness: Witness) -> str | None:
+    """What is left for another maintenance of the same node is none."""
+    live, known = witness.stored(NODES.label, node), witness.maintenances
+    if live is None or any(
+        each.object["spec"]["nodeName"] == node and FINALIZER in _finalizers(each.object)
+        for each in witness.store.all(NODE_MAINTENANCES.label)
+    ):
+        return None
+    left = [part for part in parts_on(live) if known.was_put_by_us(node, part)]
+    if not left:
+        return None
+    return f"the maintenance of {node} is over, and the {' and the '.join(sorted(left))} stayed"
+
+
+def _finalizers(obj: Json) -> list[str]:
+    return list(obj["metadata"].get("finalizers") or ())
+
+
+def not_ours_in_a_maintenance(asked: Asked, witness: Witness) -> str | None:
+    """Of a NodeMaintenance its status is ours, and one finalizer."""
+    name, meta = asked.key[1], asked.body.get("metadata") or {}
+    if asked.method != "PATCH" or "spec" in asked.body:
+        return f"{asked.method} of the NodeMaintenance {name} was asked for, which is a person's"
+    if "finalizers" not in meta:
+        return None
+    live = witness.stored(NODE_MAINTENANCES.label, name)
+    known = set() if live is None else set(_finalizers(live))
+    others = known.symmetric_difference(meta["finalizers"] or ()) - {FINALIZER}
+    return f"the finalizers of {name} were to be changed" if others and live else None
+
+
+# I11, I12
+
+
+def comes_back(happening: Happening, witness: Witness) -> str | None:
+    """What is evicted from a node that is open to all may be put there again at once."""
+    if not asks_to_evict(happening):
+        return None
+    assert isinstance(happening, Asked)
+    pod = witness.stored(PODS.label, happening.key[1], happening.key[0])
+    node = "" if pod is None else node_of(pod)
+    if not node or witness.maintenances.open_for(node, happening.sent) <= SLACK * witness.factor:
+        return None
+    return f"{happening.key[1]} was to be evicted from {node}, which is not cordoned"
+
+
+def stops_what_could_move(happening: Happening, witness: Witness) -> str | None:
+    """By an eviction that was let through, or by what KubeVirt is asked for."""
+    if isinstance(happening, Asked):
+        if happening.storage != VIRTUAL_MACHINES.label or happening.subresource not in _STOPPING:
+            return None
+        vmi = witness.stored(INSTANCES.label, happening.key[1], happening.key[0])
+        node = "" if vmi is None else str((vmi.get("status") or {}).get("nodeName", ""))
+        drained = bool(node) and witness.maintenances.is_asked_for(node, happening.sent)
+        return _stopped(vmi) if drained else None
+    evicted = pod_evicted(happening)
+    if evicted is None:
+        return None
+    meta, node = evicted["metadata"], node_of(evicted)
+    owners = [each for each in meta.get("ownerReferences") or () if each["kind"] == INSTANCES.kind]
+    here = any(each.uid == meta["uid"] for each in witness.truth.running(node))
+    if not owners or not here or witness.truth.is_held_back(node, meta["uid"]):
+        return None
+    vmi = witness.stored(INSTANCES.label, owners[0]["name"], meta["namespace"])
+    return _stopped(vmi) if vmi and vmi["metadata"]["uid"] == owners[0]["uid"] else None
+
+
+def _stopped(vmi: Json | None) -> str | None:
+    if vmi is None or not could_move(vmi):
+        return None
+    return f"the guest {vmi['metadata']['name']} was to be stopped, and could be moved live"
+
+
+def could_move(vmi: Json) -> bool:
+    """Whether its owner wants it moved, and KubeVirt can do that."""
+    status = vmi.get("status") or {}
+    movable = any(
+        each["type"] == "LiveMigratable" and each["status"] == "True"
+        for each in status.get("conditions") or ()
+    )
+    wanted = vmi["spec"].get("evictionStrategy") in _MOVABLE
+    return movable and wanted and status.get("phase") not in _ENDED

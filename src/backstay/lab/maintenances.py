@@ -1,0 +1,104 @@
+"""Maintenances: who asked for which node to be drained, when, and who has cordoned it.
+
+Whoever drains hears of it with a delay, be it that somebody ends it: ``SLACK`` is how long that may
+take. What a restored API had forgotten, nobody can be held to.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from backstay.model.labels import DRAIN_TAINT, EXCLUDE
+from backstay.sim.api.store import Commit
+
+Json = Mapping[str, Any]
+
+SLACK = 5.0
+"""Seconds in which whoever watches has heard of something, and has heeded it."""
+
+
+class Part(StrEnum):
+    """What a maintenance puts on a node, and takes off again."""
+
+    CORDON = "cordon"
+    TAINT = "taint"
+    LABEL = "label"
+
+
+def parts_on(node: Json) -> frozenset[Part]:
+    spec, meta = node.get("spec") or {}, node.get("metadata") or {}
+    found = {
+        Part.CORDON: bool(spec.get("unschedulable")),
+        Part.TAINT: any(each["key"] == DRAIN_TAINT for each in spec.get("taints") or ()),
+        Part.LABEL: EXCLUDE in (meta.get("labels") or {}),
+    }
+    return frozenset(part for part, there in found.items() if there)
+
+
+@dataclass
+class _Asking:
+    """One NodeMaintenance, from when it was there until somebody ended it."""
+
+    node: str
+    since: float
+    until: float = math.inf
+
+
+@dataclass
+class Maintenances:
+    """See the module."""
+
+    _asking: dict[str, _Asking] = field(default_factory=dict)
+    """By uid."""
+    _ours: dict[tuple[str, Part], bool] = field(default_factory=dict)
+    """Whether it was one of ours who has put it on that node, the last time that somebody did."""
+    _open_since: dict[str, float] = field(default_factory=dict)
+    """By node: since when anything could be put there."""
+
+    def note(self, commit: Commit, now: float) -> None:
+        meta = commit.after.object["metadata"]
+        asking = self._asking.setdefault(
+            meta["uid"], _Asking(commit.after.object["spec"]["nodeName"], now)
+        )
+        if commit.deleted or meta.get("deletionTimestamp"):
+            asking.until = min(asking.until, now)
+
+    def note_node(self, commit: Commit, *, by_us: bool, now: float) -> None:
+        name = commit.after.key[1]
+        before = frozenset[Part]() if commit.before is None else parts_on(commit.before.object)
+        after = parts_on(commit.after.object)
+        for part in after - before:
+            # What somebody does in the midst of a maintenance is taken for a part of it.
+            self._ours[name, part] = by_us or self.is_asked_for(name, now)
+        if Part.CORDON in after:
+            self._open_since.pop(name, None)
+        else:
+            self._open_since.setdefault(name, now)
+
+    def restored(self, kept: Iterable[Json], now: float) -> None:
+        """The API was restored from a backup in which these are."""
+        uids = {each["metadata"]["uid"]: each["metadata"] for each in kept}
+        for uid, asking in self._asking.items():
+            if uid not in uids:
+                asking.until = min(asking.until, now)
+            elif not uids[uid].get("deletionTimestamp"):
+                asking.until = math.inf
+        self._ours.clear()
+        self._open_since.clear()
+
+    def is_asked_for(self, node: str, when: float, *, slack: float = 0.0) -> bool:
+        """Whether somebody wanted the node drained at that moment, or a moment before."""
+        return any(
+            each.node == node and each.since <= when < each.until + slack
+            for each in self._asking.values()
+        )
+
+    def was_put_by_us(self, node: str, part: Part) -> bool | None:
+        """None where nobody can say."""
+        return self._ours.get((node, part))
+
+    def open_for(self, node: str, when: float) -> float:
+        """For how long something new could have been put on the node by then."""
+        return when - self._open_since.get(node, when)
