@@ -74,8 +74,8 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True)
 class Build:
-    """``repeats_are_errors``: to ask for what is so already is refused. ``takes`` seconds pass until
-    it has switched; ``systems`` is what it lists, its own first."""
+    """``repeats_are_errors``: to ask for what is so already is refused. ``takes`` is how long it
+    takes to switch, in seconds; ``systems`` is what it lists, its own first."""
 
     repeats_are_errors: bool = False
     takes: float = 3.0
