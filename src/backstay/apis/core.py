@@ -9,6 +9,7 @@ import msgspec
 from backstay.apis.managers import managers_of
 from backstay.kube.projection import NOTHING, Meta, Projection, share, shared_part
 from backstay.model.labels import (
+    CONTROL_PLANE,
     EXEMPT,
     HEARTBEAT,
     MANAGER,
@@ -134,6 +135,7 @@ class NodeInfo(msgspec.Struct, frozen=True, gc=False):
     boot_id: str = msgspec.field(default="", name="bootID")
     kubelet_version: str = msgspec.field(default="", name="kubeletVersion")
     runtime: str = msgspec.field(default="", name="containerRuntimeVersion")
+    system_uuid: str = msgspec.field(default="", name="systemUUID")
 
 
 class NodeAddress(msgspec.Struct, frozen=True, gc=False):
@@ -199,6 +201,8 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     posted: str = ""
     runtime: str = ""
     """What runs its containers: ``containerd://2.1.4``."""
+    system_uuid: str = ""
+    control_plane: bool = False
 
 
 def node_row(node: Node) -> NodeRow:
@@ -216,6 +220,8 @@ def node_row(node: Node) -> NodeRow:
         taints=tuple(share(f"{t.key}:{t.effect}") for t in node.spec.taints or ()),
         kubelet_version=share(info.kubelet_version),
         runtime=share(info.runtime),
+        system_uuid=info.system_uuid,
+        control_plane=any(each in (meta.labels or {}) for each in CONTROL_PLANE),
         heartbeat=(meta.annotations or {}).get(HEARTBEAT, ""),
         exempt=(meta.labels or {}).get(EXEMPT) == "true",
         out_of_service=_out_of_service(node),

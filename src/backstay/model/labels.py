@@ -17,6 +17,9 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 OUT_OF_SERVICE_OURS = f"{GROUP}/out-of-service"
 """An annotation beside that taint where it is ours; its value names the incident."""
 
+DRAIN_TAINT = "medik8s.io/drain"
+"""On a node that somebody works on, put there by whoever drains it for that."""
+
 FENCED_NODE = f"{GROUP}/fenced-node"
 """An annotation on a fence of ours: the uid of the node that it was put up against."""
 
@@ -79,6 +82,9 @@ LINSTOR_CONTROLLER = (
 )
 """Either marks a pod of LINSTOR's controller: as Piraeus' operator names it since its second
 version, and before."""
+
+CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+"""Either marks a node of the control plane: as Kubernetes names it since 1.20, and before."""
 
 LEASE_NAMESPACE = "kube-node-lease"
 

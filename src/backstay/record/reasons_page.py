@@ -1,6 +1,6 @@
 """docs/reasons.md, generated from the catalogue: ``python -m backstay.record.reasons_page``.
 
-The groups are the comments between the entries of ``model/reasons.py`` and ``caveats.py``, so that
+The groups are the comments between the entries of ``model/reasons.py`` and its neighbours, so that
 there is one place to add a reason and none to forget.
 """
 
@@ -9,9 +9,10 @@ import re
 import sys
 
 from backstay.model.caveats import Caveat
+from backstay.model.power_reasons import PowerReason
 from backstay.model.reasons import Catalogue, Entry, Reason
 
-CATALOGUES: tuple[type[Catalogue], ...] = (Reason, Caveat)
+CATALOGUES: tuple[type[Catalogue], ...] = (Reason, PowerReason, Caveat)
 
 _HEADING = re.compile(r"^    # (.+)$")
 _MEMBER = re.compile(r"^    (\w+) = Entry\($")
@@ -23,8 +24,8 @@ Whatever Backstay does, or does not do, has a reason: a code and a sentence. The
 in the log, in Events, in an incident, in metrics, on the command line and here. In what follows,
 names in braces stand for what the reason is about. NEXT is what to do about it.
 
-This page is generated from `src/backstay/model/reasons.py` and `caveats.py` by
-`python -m backstay.record.reasons_page > docs/reasons.md`.
+This page is generated from `src/backstay/model/reasons.py`, `power_reasons.py` and
+`caveats.py` by `python -m backstay.record.reasons_page > docs/reasons.md`.
 """
 
 
