@@ -16,7 +16,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from backstay.apis.storage import ATTACHMENTS
-from backstay.control.guard import Freed, Guard, Leave
+from backstay.control.guard import Guard, Leave
+from backstay.control.outcomes import Freed
 from backstay.decide.detach import Plan
 from backstay.kube.resource import PODS
 from backstay.lab.cluster import NAMESPACE, LabCluster

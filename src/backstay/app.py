@@ -24,13 +24,23 @@ from backstay.control.history import History
 from backstay.control.machines import Machines
 from backstay.control.maintenance import MaintenanceLoop
 from backstay.control.observe import Observer
+from backstay.control.power import Power
 from backstay.control.sweep import Sweeper
 from backstay.control.tell import Teller
 from backstay.decide.failover import CHAIN, Check
-from backstay.drivers.linstor.client import Linstor
-from backstay.drivers.linstor.stream import Promotions
-from backstay.drivers.openstack import OpenStack
+from backstay.decide.power import POWER_CHAIN, PowerCheck
+from backstay.drivers.power import PowerDevices
 from backstay.drivers.provider import Provider
+from backstay.extras import (
+    PROGRAM,
+    devices_of,
+    linstor_of,
+    notifier_of,
+    piraeus_events_of,
+    provider_of,
+    recorder_of,
+    sources_of,
+)
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.endpoints import EndpointWatch
@@ -50,9 +60,8 @@ from backstay.record.hearing import hearing, since
 from backstay.record.incidents import IncidentBook, KeptIncident
 from backstay.record.metrics import Metrics
 from backstay.record.notify import Notifier, Turn
-from backstay.record.piraeus import COMPONENT, PiraeusHerald
+from backstay.record.piraeus import PiraeusHerald
 from backstay.record.pulse import Pulse
-from backstay.record.recorder import FlightRecorder
 from backstay.record.refutations import Refutations
 from backstay.seam import Seams
 from backstay.seam.tasks import Tasks
@@ -60,11 +69,11 @@ from backstay.settings import Settings, disagreement
 from backstay.sources.fences import FenceSource
 from backstay.sources.guests import GuestSource
 from backstay.sources.hearsay import Hearsay
-from backstay.sources.linstor import LinstorSource
+from backstay.sources.linstor import LinstorSource, hearing, since
 from backstay.sources.nodes import NodeSource
 from backstay.sources.operator import OperatorSource
 from backstay.sources.past import ApiWentBack, Past
-from backstay.sources.provider import ProviderSource
+from backstay.sources.power import PowerSource
 from backstay.sources.reach import ReachSource
 from backstay.sources.taints import TaintSource
 from backstay.sources.testimony import Source
@@ -72,7 +81,6 @@ from backstay.sources.views import Views
 
 _log = logging.getLogger("backstay.app")
 
-_PROGRAM = f"backstay {__version__}"
 _STALLED = 30.0
 _LAST_WORDS = 5.0
 
@@ -100,6 +108,10 @@ class Parts(TypedDict, total=False):
     sweeper: type[Sweeper]
     maintenance: type[MaintenanceLoop]
     drain: type[Drain]
+    power: type[Power]
+    power_source: type[PowerSource]
+    power_chain: Sequence[PowerCheck]
+    devices: PowerDevices | None
 
 
 class App:
@@ -127,6 +139,10 @@ class App:
         drain: type[Drain] = Drain,
         past: Past | None = None,
         provider: Provider | None = None,
+        power: type[Power] = Power,
+        power_source: type[PowerSource] = PowerSource,
+        power_chain: Sequence[PowerCheck] = POWER_CHAIN,
+        devices: PowerDevices | None = None,
     ) -> None:
         times = settings.times
         self.settings = settings
@@ -135,10 +151,10 @@ class App:
         self.events = EventRecorder(
             client, component="backstay", instance=settings.identity, wall=seams.wall, rng=seams.rng
         )
-        self.piraeus = _piraeus_events(settings, seams, client)
-        self.recorder = _recorder(settings, seams)
-        self.box = BlackBox(client, namespace=settings.namespace, program=_PROGRAM, wall=seams.wall)
-        self.notifier = _notifier(settings, seams, self.measured)
+        self.piraeus = piraeus_events_of(settings, seams, client)
+        self.recorder = recorder_of(settings, seams)
+        self.box = BlackBox(client, namespace=settings.namespace, program=PROGRAM, wall=seams.wall)
+        self.notifier = notifier_of(settings, seams, self.measured)
         self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
         self.past = past or _past(settings, seams, client)
         self.operator = operator(client, rng=seams.rng, wall=seams.wall, past=self.past)
@@ -162,12 +178,16 @@ class App:
         )
         self.guests = guests(client, self.nodes, interval=settings.poll_leases)
         fences = FenceSource(client, interval=settings.poll_leases)
-        provider = provider or _provider(settings, seams)
-        self.linstor = _linstor(settings, seams, self.nodes, linstor)
+        provider = provider or provider_of(settings, seams)
+        self.linstor = linstor_of(settings, seams, self.nodes, linstor)
+        devices = devices or devices_of(settings, seams)
+        self.power = (
+            None if devices is None else power_source(devices, self.nodes, interval=settings.knock)
+        )
         self.sources: tuple[Source, ...] = (
             self.reach, self.guests, TaintSource(client, self.nodes), fences,
-            *_asking(provider, client, self.nodes, interval=settings.knock),
-            *([self.linstor] if self.linstor is not None else ()),
+            *sources_of(provider, client, self.nodes, interval=settings.knock),
+            *(each for each in (self.linstor, self.power) if each is not None),
         )  # fmt: skip
         history = History(seams.wall)
         self.observer = observer(
@@ -179,6 +199,15 @@ class App:
             times=times,
             opt_in=settings.opt_in,
         )
+        guarding = guard(
+            client,
+            self.observer,
+            times=times,
+            chain=chain,
+            wall=seams.wall,
+            devices=devices,
+            power_chain=power_chain,
+        )
         self.loop = loop(
             client,
             nodes=self.nodes,
@@ -186,7 +215,8 @@ class App:
             history=history,
             fences=fences,
             linstor=self.linstor,
-            guard=guard(client, self.observer, times=times, chain=chain, wall=seams.wall),
+            guard=guarding,
+            power=power(guarding, self.power, times=times, chain=power_chain),
             machines=machines(client, self.observer, times=times, chain=chain),
             book=self.book,
             refutations=Refutations(client, wall=seams.wall),
@@ -234,8 +264,9 @@ class App:
         self.operator.asked.subscribe(self._policy_changed)
         self.operator.confirmed.subscribe(self._confirmation_changed)
         self.book.kept.subscribe(self._incident_changed)
-        if self.linstor is not None:
-            self.linstor.subscribe(self.loop.consider)
+        for source in (self.linstor, self.power):
+            if source is not None:
+                source.subscribe(self.loop.consider)
 
     async def run(self) -> None:
         """Until cancelled. On the way out the lease is given up and the last words are said.
@@ -440,6 +471,8 @@ class App:
         if self.linstor is not None:
             now = asyncio.get_running_loop().time()
             yield from (why.sentence for why in self.linstor.notes(now))
+        if self.power is not None:
+            yield from (why.sentence for why in self.power.notes())
         for trouble in (*(source.trouble for source in self.sources), self.maintenance.trouble):
             if trouble:
                 yield f"{trouble[0].upper()}{trouble[1:]}."
@@ -531,64 +564,3 @@ async def run(
 
 def _past(settings: Settings, seams: Seams, client: KubeClient) -> Past:
     return Past(client, seams.files, settings.recorder, rng=seams.rng)
-
-
-def _piraeus_events(settings: Settings, seams: Seams, client: KubeClient) -> EventRecorder | None:
-    if settings.linstor is None:
-        return None
-    return EventRecorder(
-        client, component=COMPONENT, instance=settings.identity, wall=seams.wall, rng=seams.rng
-    )
-
-
-def _provider(settings: Settings, seams: Seams) -> Provider | None:
-    if not settings.openstack:
-        return None
-    return OpenStack(seams.transport, seams.files, settings.openstack)
-
-
-def _linstor(
-    settings: Settings, seams: Seams, nodes: NodeSource, made_of: type[LinstorSource]
-) -> LinstorSource | None:
-    if settings.linstor is None:
-        return None
-    linstor = Linstor(seams.transport, seams.files, settings.linstor)
-    return made_of(
-        linstor,
-        Promotions(linstor, rng=seams.rng),
-        nodes,
-        terms=settings.linstor_terms,
-        interval=settings.poll_leases,
-        patience=settings.times.fresh,
-    )
-
-
-def _asking(
-    provider: Provider | None, client: KubeClient, nodes: NodeSource, *, interval: float
-) -> tuple[Source, ...]:
-    return () if provider is None else (ProviderSource(client, nodes, provider, interval=interval),)
-
-
-def _recorder(settings: Settings, seams: Seams) -> FlightRecorder | None:
-    if not settings.recorder:
-        return None
-    return FlightRecorder(
-        seams.files,
-        settings.recorder,
-        program=_PROGRAM,
-        wall=seams.wall,
-        rng=seams.rng,
-    )
-
-
-def _notifier(settings: Settings, seams: Seams, metrics: Metrics) -> Notifier | None:
-    if settings.webhook is None:
-        return None
-    return Notifier(
-        seams.transport,
-        seams.files,
-        settings.webhook,
-        wall=seams.wall,
-        rng=seams.rng,
-        metrics=metrics,
-    )

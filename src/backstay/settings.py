@@ -20,9 +20,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``webhook`` is whom else to tell. ``node_name`` is the node that it runs on: without it, what it
     cannot reach proves nothing. ``knock`` is how often a silent node is knocked at.
     ``openstack`` is a directory with the credential by which Nova is asked whether a node's machine
-    is off; without one nobody is asked. ``linstor`` is where LINSTOR's controllers are; without it
-    DRBD is not asked whom it has shut out. ``opt_in`` says which pods are protected by labels that
-    are not ours.
+    is off; without one nobody is asked. ``redfish`` is a directory with the credentials by which
+    the BMCs of nodes are asked, and switched. ``linstor`` is where LINSTOR's controllers are;
+    without it DRBD is not asked whom it has shut out. ``opt_in`` says which pods are protected by
+    labels that are not ours.
     """
 
     identity: str
@@ -38,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recorder: str = ""
     webhook: Webhook | None = None
     openstack: str = ""
+    redfish: str = ""
     linstor: Access | None = None
     linstor_terms: LinstorTerms = LinstorTerms()
     opt_in: OptIn = PIRAEUS

@@ -87,8 +87,14 @@ class NetworkFenceSpec(msgspec.Struct, frozen=True):
     secrets: dict[str, SecretName] = {}
 
 
+class PowerSpec(msgspec.Struct, frozen=True, rename="camel"):
+    enabled: bool = False
+    power_on: bool = True
+
+
 class FencingSpec(msgspec.Struct, frozen=True, rename="camel"):
     network_fence: NetworkFenceSpec = NetworkFenceSpec()
+    power: PowerSpec = PowerSpec()
 
 
 class ConfigSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -9,6 +9,7 @@ import msgspec
 from backstay.apis.managers import managers_of
 from backstay.kube.projection import NOTHING, Meta, Projection, share, shared_part
 from backstay.model.labels import (
+    CONTROL_PLANE,
     EXEMPT,
     HEARTBEAT,
     MAINTENANCE,
@@ -135,6 +136,7 @@ class NodeInfo(msgspec.Struct, frozen=True, gc=False):
     boot_id: str = msgspec.field(default="", name="bootID")
     kubelet_version: str = msgspec.field(default="", name="kubeletVersion")
     runtime: str = msgspec.field(default="", name="containerRuntimeVersion")
+    system_uuid: str = msgspec.field(default="", name="systemUUID")
 
 
 class NodeAddress(msgspec.Struct, frozen=True, gc=False):
@@ -202,6 +204,8 @@ class NodeRow(msgspec.Struct, frozen=True, gc=False):
     """What runs its containers: ``containerd://2.1.4``."""
     maintenance: str = ""
     """What our annotation of that name says, if it is there."""
+    system_uuid: str = ""
+    control_plane: bool = False
 
 
 def node_row(node: Node) -> NodeRow:
@@ -219,6 +223,8 @@ def node_row(node: Node) -> NodeRow:
         taints=tuple(share(f"{t.key}:{t.effect}") for t in node.spec.taints or ()),
         kubelet_version=share(info.kubelet_version),
         runtime=share(info.runtime),
+        system_uuid=info.system_uuid,
+        control_plane=any(each in (meta.labels or {}) for each in CONTROL_PLANE),
         heartbeat=(meta.annotations or {}).get(HEARTBEAT, ""),
         exempt=(meta.labels or {}).get(EXEMPT) == "true",
         out_of_service=_out_of_service(node),

@@ -78,6 +78,10 @@ def _config_schema() -> Schema:
         "additionalProperties": _object({"name": _NAME, "namespace": _NAME}, "name", "namespace"),
         "maxProperties": 50,
     }
+    fencing = {
+        "networkFence": _object({"enabled": _NO, "secrets": secrets}),
+        "power": _object({"enabled": _NO, "powerOn": _FLAG}),
+    }
     limits = {
         "attempts": _number(1, 100, 3),
         "coolDownMinutes": _number(1, 10_080, 60),
@@ -94,7 +98,7 @@ def _config_schema() -> Schema:
             "defaults": _object(defaults),
             "limits": _object(limits),
             "stormRelease": for_a_time,
-            "fencing": _object({"networkFence": _object({"enabled": _NO, "secrets": secrets})}),
+            "fencing": _object(fencing),
             "owners": _object({job.value: owner for job in Job}),
         }
     )
@@ -161,6 +165,10 @@ def _incident_status() -> Schema:
         "step": _TEXT, "epoch": {"type": "integer", "format": "int64"}, "pods": _list(_TEXT),
         "at": _TEXT, "outcome": _TEXT,
     }  # fmt: skip
+    power = {
+        "offs": {"type": "integer"}, "ons": {"type": "integer"},
+        "epoch": {"type": "integer", "format": "int64"}, "seconds": _SECONDS, "at": _TEXT,
+    }  # fmt: skip
     moment = {"at": _TEXT, "code": _TEXT, "sentence": _TEXT}
     evidence = {"kind": _TEXT, "source": _TEXT, "detail": _TEXT, "at": _TEXT}
     words = ("state", "code", "sentence", "next", "mode", "openedAt", "closedAt")
@@ -175,6 +183,7 @@ def _incident_status() -> Schema:
             "workloads": _list(_object(workload)),
             "timeline": _list(_object(moment)),
             "intent": _object(intent),
+            "power": _object(power),
         }
     )
 

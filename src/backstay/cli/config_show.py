@@ -121,6 +121,8 @@ _SHOWN = {
     "storm_pace": "limits.releasesPerMinute",
     "highest_priority": "limits.highestPriority",
     "network_fences": "fencing.networkFence.enabled",
+    "power": "fencing.power.enabled",
+    "power_on": "fencing.power.powerOn",
 }
 
 

@@ -67,6 +67,7 @@ class Options:
     port: int
     recorder: str
     openstack: str
+    redfish: str
     webhook: Webhook | None
     lease_times: LeaseTimes
     log_format: str
@@ -104,6 +105,12 @@ class Options:
     default="",
     help="Where the application credential is by which Nova is asked whether a machine is off.",
 )
+@click.option(
+    "--redfish",
+    metavar="DIR",
+    default="",
+    help="Where the credentials of BMCs are, by which nodes are seen to be off, and switched off.",
+)
 @webhook_options
 @click.option(
     "--lease-duration",
@@ -138,6 +145,7 @@ def command(
     metrics_address: str,
     recorder: str,
     openstack_credential: str,
+    redfish: str,
     notify_url_file: str,
     notify_key_file: str,
     notify_ca_file: str,
@@ -173,6 +181,7 @@ def command(
         port=port,
         recorder=recorder,
         openstack=openstack_credential,
+        redfish=redfish,
         webhook=webhook_of(
             url_file=notify_url_file,
             key_file=notify_key_file,
@@ -291,6 +300,7 @@ def _settings(options: Options, seams: Seams, webhook: Webhook | None) -> Settin
         recorder=options.recorder,
         webhook=webhook,
         openstack=options.openstack,
+        redfish=options.redfish,
         opt_in=options.piraeus.opt_in,
         linstor=options.linstor,
         linstor_terms=LinstorTerms(

@@ -22,21 +22,22 @@ from collections.abc import Sequence
 from functools import partial
 
 from backstay.apis.backstay import IncidentRow, IncidentSpec
+from backstay.control.advances import departures, migrated, released
 from backstay.control.arrivals import Arrivals, getting_ready
 from backstay.control.fences import Fences
-from backstay.control.guard import Guard, Outcome
+from backstay.control.guard import Guard
 from backstay.control.history import History
 from backstay.control.incident import OpenIncident
 from backstay.control.laps import Laps
 from backstay.control.machines import Machines
 from backstay.control.observe import Observer
+from backstay.control.outcomes import Outcome
+from backstay.control.power import Power
 from backstay.control.tell import Teller
 from backstay.control.volumes import Volumes
 from backstay.control.witnesses import Witnesses
 from backstay.decide.failover import Check, Decision, Snapshot, decide
-from backstay.decide.guests import aftermath
 from backstay.decide.life import silence
-from backstay.decide.policy import terms_of
 from backstay.decide.proof import refuted
 from backstay.decide.storm import is_storm
 from backstay.kube.client import KubeClient
@@ -44,11 +45,9 @@ from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
 from backstay.model.evidence import Scope
-from backstay.model.incident import Progress
 from backstay.model.node import Life
-from backstay.model.policy import Policy, Times
+from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
-from backstay.model.workload import Workload, spoken
 from backstay.record.incidents import IncidentBook
 from backstay.record.metrics import Stage
 from backstay.record.refutations import Refutations
@@ -61,8 +60,6 @@ from backstay.sources.nodes import NodeSource
 _log = logging.getLogger("backstay.failover")
 
 _PARALLEL = 8
-
-_ARRIVED = (Progress.RECOVERED, Progress.STAYS_DOWN)
 
 _AT_ONCE = 0.0
 _SOON = 0.5
@@ -91,6 +88,7 @@ class FailoverLoop:
         guard: Guard,
         fences: FenceSource,
         linstor: LinstorSource | None,
+        power: Power,
         machines: Machines,
         book: IncidentBook,
         refutations: Refutations,
@@ -107,6 +105,7 @@ class FailoverLoop:
         self._observer = observer
         self._history = history
         self._guard = guard
+        self._power = power
         self._machines = machines
         self._book = book
         self._refutations = refutations
@@ -267,13 +266,13 @@ class FailoverLoop:
                 await incident.tell(snapshot, decision, term=term)
             outcome, freed = await self._release(snapshot, incident, moments, term), ""
         elif not freed:
-            freed = await self._fences.put_up(snapshot, decision, incident, term=term, told=told)
+            freed = await self._seek_proof(snapshot, decision, incident, moments, term)
         if decision.rescues and not decision.releases:
             freed = await self._machines.rescue(name, term=term, incident=incident, told=told)
         laps = self._laps_of(snapshot)
-        advances = self._departures(snapshot, incident) | self._advances(snapshot, outcome, laps)
+        advances = departures(snapshot, incident) | self._advances(snapshot, outcome, laps)
         arrived = await self._arrivals.look(snapshot.facts, incident, laps, self._observer.policy)
-        advances |= arrived.advances | self._migrated(decision, incident)
+        advances |= arrived.advances | migrated(decision, incident)
         if arrived.due:
             await self._machines.start(name, arrived.due, term=term, told=told)
         if outcome.why is not None:
@@ -316,6 +315,25 @@ class FailoverLoop:
         if freed:
             incident.became(freed)
         return freed
+
+    async def _seek_proof(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        incident: OpenIncident,
+        moments: list[Why],
+        term: Term,
+    ) -> str:
+        """Where there is none, something can be done to get it. A node that is switched off is
+        proof for everything; a fence is put up where that is not to be had. What was switched off
+        is switched on again once nothing needs that any more."""
+        told = partial(self._note, snapshot, moments)
+        about = snapshot, decision, incident
+        done = await self._power.switch_off(*about, term=term, told=told)
+        if not done and not self._power.is_awaited(snapshot, incident):
+            done = await self._fences.put_up(*about, term=term, told=told)
+        owes = bool(self._volumes.owes(snapshot.facts.name, incident))
+        return done or await self._power.switch_on(*about, owes=owes, term=term, told=told)
 
     async def _release(
         self, snapshot: Snapshot, incident: OpenIncident, moments: list[Why], term: Term
@@ -391,8 +409,9 @@ class FailoverLoop:
         name, now = decision.node, asyncio.get_running_loop().time()
         pause = _reading_pause(snapshot, now)
         is_over = snapshot.life.state is Life.RECOVERED and not incident.unfinished()
-        owes = self._volumes.owes(name, incident) or self._witnesses.are_awaited(name)
-        if pause < _LATER or not is_over or owes or not decision.leaves_all:
+        owes = self._volumes.owes(name, incident) or self._power.owes(name, incident)
+        awaited = owes or self._witnesses.are_awaited(name)
+        if pause < _LATER or not is_over or awaited or not decision.leaves_all:
             return Done()
         self._at_rest.add(name)
         self._quiet_since.pop(name, None)
@@ -409,37 +428,17 @@ class FailoverLoop:
         moments.append(why)
         self._teller.say(why, node=snapshot.facts)
 
-    def _departures(self, snapshot: Snapshot, incident: OpenIncident) -> dict[str, Advance]:
-        """What was released without a word of it, as of the look that this decision is from."""
-        node = snapshot.facts.name
-        return {
-            record.workload: Advance(
-                Progress.RELEASED,
-                Reason.Released.because(workload=spoken(record.workload), node=node),
-            )
-            for record in incident.vanished(snapshot)
-        }
-
     def _advances(self, snapshot: Snapshot, outcome: Outcome, laps: Laps) -> dict[str, Advance]:
         """What the guard has just released."""
         now = asyncio.get_running_loop().time()
         advances = {}
         for workload in outcome.released:
             laps.released[workload.key] = now
-            advance = _released(workload, snapshot.policy, after=laps.after(now))
+            advance = released(workload, snapshot.policy, after=laps.after(now))
             advances[workload.key] = advance
             self._teller.released(advance.why, node=snapshot.facts, workload=workload)
         self._teller.deleted(outcome.outvoted)
         return advances
-
-    def _migrated(self, decision: Decision, incident: OpenIncident) -> dict[str, Advance]:
-        """What runs elsewhere by now, because KubeVirt has moved it at our request."""
-        known = {r.workload for r in incident.row.status.workloads if r.progress in _ARRIVED}
-        return {
-            verdict.workload.key: Advance(Progress.RECOVERED, verdict.why)
-            for verdict in decision.verdicts
-            if verdict.why.code == Reason.Migrated.name and verdict.workload.key not in known
-        }
 
     async def _incident_of(self, snapshot: Snapshot, term: Term) -> OpenIncident:
         facts = snapshot.facts
@@ -577,6 +576,7 @@ class FailoverLoop:
         self._volumes.forget(name)
         self._fences.forget(name)
         self._witnesses.forget(name)
+        self._power.forget(name)
         self._at_rest.discard(name)
         for kept in (self.decisions, self._laps, self._waiting_since, self._quiet_since):
             kept.pop(name, None)
@@ -596,8 +596,3 @@ def _is_death(outcome: Outcome) -> bool:
     """Whether what was proven is more than that some guests have stopped."""
     proof = outcome.proof
     return proof is not None and any(e.kind.scope is not Scope.GUEST for e in proof.evidence)
-
-
-def _released(workload: Workload, policy: Policy, *, after: float | None) -> Advance:
-    then = aftermath(workload, terms_of(workload, policy))
-    return Advance(Progress.STAYS_DOWN if then.down else Progress.RELEASED, then.why, after)

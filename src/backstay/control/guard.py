@@ -19,6 +19,8 @@
 * **LINSTOR's controller** is marked without proof, and never removed: its word is needed to have
   any (``decide/succession.py``).
 * **Fences** of the storage are put up before there is proof, to get it (``decide/fencing.py``).
+* **Power** is switched for the same reason (``decide/power.py``). What is asked of a device cannot
+  be taken back, so the intent is a claim on it: it says how long the request may be under way.
 * Every write carries the end of our term: a process that was stopped in between sends nothing.
 * What is under way ends (``Leave``) as soon as any look, also at another node, shows that people
   have said something else meanwhile: that we are disarmed, or that it is not ours to do.
@@ -34,25 +36,36 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from backstay.act import addresses, attachments, fences, taints
+from backstay.act import addresses, attachments, fences, power, taints
 from backstay.act import pods as pod_verbs
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
+from backstay.control.outcomes import Freed, Outcome, Proof, Switched
 from backstay.decide.detach import Holdings, Plan, plan
 from backstay.decide.failover import Check, Decision, Snapshot, decide
 from backstay.decide.fencing import decide_fencing
+from backstay.decide.power import (
+    POWER_CHAIN,
+    PowerCase,
+    PowerCheck,
+    PowerVerdict,
+    decide_power,
+    decide_power_on,
+)
 from backstay.decide.proof import words
 from backstay.decide.succession import to_be_succeeded
+from backstay.drivers.power import DEADLINE, PowerDevices
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound, TooLate
 from backstay.kube.lease import Term
 from backstay.model.addresses import AddressClaim, AddressOutcome, Fate
 from backstay.model.addresses import told as addresses_told
-from backstay.model.evidence import Evidence, EvidenceKind, Scope, Strength
+from backstay.model.evidence import Evidence, Scope, Strength
 from backstay.model.fences import FenceOrder, FenceSight, Fencing
 from backstay.model.incident import Step
 from backstay.model.node import Life, NodeFacts
 from backstay.model.policy import Job, Ownership, Times
+from backstay.model.power import PowerMeans
 from backstay.model.reasons import Reason, Why
 from backstay.model.storage import Attachment, Owed
 from backstay.model.workload import PodRef, Workload
@@ -67,65 +80,13 @@ _log = logging.getLogger("backstay.guard")
 _PARALLEL = 16
 _ENDED = ("Succeeded", "Failed")
 
-ATTACHED, TAINTED, FENCES = "volumeattachments", "nodes", "networkfences"
+ATTACHED, TAINTED, FENCES, POWER = "volumeattachments", "nodes", "networkfences", "power"
 """What stands in an intent in place of a namespace."""
 
+_DRIFT = 2.0
+"""Seconds by which clocks that count the same claim may differ at its end."""
+
 _REPLACED = "it has rebooted, or another node has taken its name"
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What was observed after the barrier, for each of the workloads. Only ``Guard`` makes one."""
-
-    grounds: tuple[tuple[Workload, Evidence], ...]
-
-    @property
-    def targets(self) -> tuple[Workload, ...]:
-        return tuple(workload for workload, _ in self.grounds)
-
-    @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        """All that is used, each once, as the decision ordered it."""
-        return tuple(dict.fromkeys(evidence for _, evidence in self.grounds))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a batch. ``proof`` is None where it did not come to a removal, and ``why``
-    says why not; where both are None there was nothing to do."""
-
-    released: tuple[Workload, ...] = ()
-    proof: Proof | None = None
-    why: Why | None = None
-    removed: tuple[PodRef, ...] = ()
-    """By our own request: somebody else may have been quicker."""
-
-    @property
-    def outvoted(self) -> tuple[PodRef, ...]:
-        """What was removed because DRBD has shut the node out of its volumes."""
-        grounds = () if self.proof is None else self.proof.grounds
-        uids = {
-            pod.uid
-            for workload, evidence in grounds
-            if evidence.kind is EvidenceKind.STORAGE_QUORUM
-            for pod in workload.pods
-        }
-        return tuple(pod for pod in self.removed if pod.uid in uids)
-
-    def __str__(self) -> str:
-        return f"released {len(self.released)}" if self.why is None else self.why.sentence
-
-
-@dataclass(frozen=True)
-class Freed:
-    """What became of volumes: those of which nothing is left to do, what is told of it, and the
-    outcome of what was announced, in words. ``outvoted`` are the attachments that we have deleted
-    because DRBD has shut the node out of those volumes."""
-
-    settled: frozenset[Owed] = frozenset()
-    said: tuple[Why, ...] = ()
-    outcome: str = ""
-    outvoted: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,7 +116,11 @@ class Guard:
         times: Times,
         chain: Sequence[Check],
         wall: WallClock,
+        devices: PowerDevices | None = None,
+        power_chain: Sequence[PowerCheck] = POWER_CHAIN,
     ) -> None:
+        self._devices = devices
+        self._power_chain = power_chain
         self._client = client
         self._observer = observer
         self._times = times
@@ -275,6 +240,86 @@ class Guard:
         except Conflict:
             return False
         return True
+
+    async def switch_off(
+        self,
+        node: str,
+        means: Callable[[NodeFacts], PowerMeans],
+        *,
+        term: Term,
+        incident: OpenIncident,
+    ) -> Switched:
+        """Has its device asked to switch the node off, if that is still what a closer look says."""
+        before = await self._observer.look_closely(node)
+        if before is None or self._devices is None:
+            return Switched()
+        verdict = self._power_off(before, means, incident)
+        if not verdict.switch:
+            return Switched(why=verdict.why)
+        not_after = await self._claim(Step.POWER_OFF, before, term, incident)
+        # That took a while, in which something of the node may have been heard.
+        after = await self._observer.look_again(node)
+        if after is None or not (verdict := self._power_off(after, means, incident)).switch:
+            return Switched(why=verdict.why)
+        until = min(not_after, self._leave(before, term).require())
+        failed = await power.switch_off(self._devices, node, not_after=until)
+        return Switched(asked=True, failed=failed)
+
+    async def switch_on(
+        self,
+        node: str,
+        means: Callable[[NodeFacts], PowerMeans],
+        *,
+        seen_at: float,
+        owes: bool,
+        term: Term,
+        incident: OpenIncident,
+    ) -> Switched:
+        """The same, the other way, once no older request can arrive there any more. ``seen_at`` is
+        when the last claim on the device was first seen here."""
+        snapshot = await self._observer.look_closely(node)
+        if snapshot is None or self._devices is None:
+            return Switched()
+        case = self._power_case(snapshot, means, incident)
+        verdict = decide_power_on(case, seen_at=seen_at, owes=owes)
+        if not verdict.switch:
+            return Switched(why=verdict.why, on=case.sight is not None and bool(case.sight.on))
+        not_after = await self._claim(Step.POWER_ON, snapshot, term, incident)
+        until = min(not_after, self._leave(snapshot, term).require())
+        failed = await power.switch_on(self._devices, node, not_after=until)
+        return Switched(asked=True, failed=failed)
+
+    async def _claim(
+        self, step: Step, snapshot: Snapshot, term: Term, incident: OpenIncident
+    ) -> float:
+        """Until when the device may be asked, once that stands in the incident."""
+        facts, now, not_after = snapshot.facts, asyncio.get_running_loop().time(), term.require()
+        await incident.claim_power(
+            step,
+            f"{POWER}/{facts.name}/{facts.boot_id}",
+            seconds=not_after - now + DEADLINE + _DRIFT,
+            epoch=term.epoch,
+            not_after=not_after,
+        )
+        return not_after
+
+    def _power_off(
+        self, snapshot: Snapshot, means: Callable[[NodeFacts], PowerMeans], incident: OpenIncident
+    ) -> PowerVerdict:
+        case = self._power_case(snapshot, means, incident)
+        return decide_power(case, chain=self._power_chain)
+
+    def _power_case(
+        self, snapshot: Snapshot, means: Callable[[NodeFacts], PowerMeans], incident: OpenIncident
+    ) -> PowerCase:
+        return PowerCase(
+            snapshot=snapshot,
+            decision=self._decide(snapshot),
+            means=means(snapshot.facts),
+            told=incident.row.status,
+            now=asyncio.get_running_loop().time(),
+            times=self._times,
+        )
 
     async def let_go(self, node: str, *, uid: str, term: Term) -> None:
         """Takes our taints off a node that is back and clean."""

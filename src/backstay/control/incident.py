@@ -8,6 +8,7 @@ from backstay.apis.backstay import IncidentRow
 from backstay.decide.failover import Action, Decision, Snapshot
 from backstay.kube.lease import Term
 from backstay.model.incident import Intent, Progress, StageTime, Step, WorkloadRecord
+from backstay.model.power import NO_POWER, PowerRecord
 from backstay.model.reasons import Why
 from backstay.model.storage import Owed
 from backstay.model.workload import PodRef
@@ -85,13 +86,37 @@ class OpenIncident:
         names = tuple(f"{pod.key}/{pod.uid}" for pod in pods)
         await self.announce(Step.BARRIER, names, epoch=epoch, not_after=not_after)
 
+    async def claim_power(
+        self, step: Step, name: str, *, seconds: float, epoch: int, not_after: float
+    ) -> None:
+        """Says that a device is about to be asked to switch off or on, and for how long that may be
+        under way: whoever comes next waits for all that may be, not only for the last."""
+        record = self.row.status.power or NO_POWER
+        power = PowerRecord(
+            offs=record.offs + (step is Step.POWER_OFF),
+            ons=record.ons + (step is Step.POWER_ON),
+            epoch=epoch,
+            seconds=max(record.seconds, round(seconds, 1)),
+            at=self._book.now_text,
+        )
+        await self.announce(step, (name,), epoch=epoch, not_after=not_after, power=power)
+
     async def announce(
-        self, step: Step, names: tuple[str, ...], *, epoch: int, not_after: float
+        self,
+        step: Step,
+        names: tuple[str, ...],
+        *,
+        epoch: int,
+        not_after: float,
+        power: PowerRecord | None = None,
     ) -> None:
         """Says what is about to be done. One that a crash left open is closed by the same write."""
         self.became(_CUT_OFF)
-        intent = Intent(step, epoch, names, self._book.now_text)
-        self.row = await self._book.intend(self.row, intent, not_after=not_after)
+        intent, row = Intent(step, epoch, names, self._book.now_text), self.row
+        if power is not None:
+            status = msgspec.structs.replace(row.status, power=power)
+            row = msgspec.structs.replace(row, status=status)
+        self.row = await self._book.intend(row, intent, not_after=not_after)
 
     def became(self, outcome: str) -> None:
         """What became of what was announced last, for whatever is written next."""

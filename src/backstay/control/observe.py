@@ -221,6 +221,8 @@ class Observer:
             nodes=len(self._nodes.cache),
             down=silent_together(self._silent_since(), moment, within=self._times.together),
             released=self._history.released_lately(),
+            control_plane=tuple(sorted(self._nodes.control_plane)),
+            control_plane_alive=tuple(sorted(self._nodes.control_plane & self._nodes.lively)),
         )
 
     def in_a_storm(self) -> bool:

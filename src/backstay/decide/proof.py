@@ -156,11 +156,16 @@ def refutations(heard: Heard) -> tuple[tuple[Confirmation, str], ...]:
 
 def _outweighs(evidence: Evidence, heard: Heard) -> bool:
     """Whether it is about what came after the life that has refuted somebody's word."""
+    observed = evidence.kind.strength is Strength.OBSERVED
+    return observed and _came_last(evidence.observed_at, heard)
+
+
+def _came_last(moment: float, heard: Heard) -> bool:
+    """Whether nothing of the node was heard since, on any channel."""
     facts = heard.facts
     last = (facts.lease_changed_at, facts.status_changed_at, facts.heartbeat_changed_at)
     signs = [*last, *(answer.at for answer in heard.testimony.answers)]
-    observed = evidence.kind.strength is Strength.OBSERVED
-    return observed and all(at is None or at < evidence.observed_at for at in signs)
+    return all(at is None or at < moment for at in signs)
 
 
 def is_cut_off(heard: Heard) -> bool:
@@ -274,6 +279,23 @@ def _provider_off(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
         )
 
 
+def _powered_off(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
+    """Only what the right device said after all else was silent: a command is no proof."""
+    sight, suspected = heard.testimony.power, heard.life.suspected_at
+    if sight is None or sight.on is not False or not sight.identified:
+        return
+    if suspected is None or sight.observed_at < suspected:
+        return
+    if now - sight.observed_at <= times.fresh and _came_last(sight.observed_at, heard):
+        yield _about(
+            heard,
+            EvidenceKind.POWERED_OFF,
+            source=sight.device,
+            detail=sight.detail,
+            observed_at=sight.observed_at,
+        )
+
+
 def _fenced(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
     """All that the storage refuses, together: a workload may have its volumes in several."""
     fences = [f for f in heard.testimony.fences if now - f.observed_at <= times.fresh]
@@ -369,6 +391,8 @@ def _presumed(heard: Heard, now: float, times: Times) -> Iterator[Evidence]:
 def why_not_presumed(heard: Heard, now: float, *, times: Times) -> str | None:
     """What is missing before the node may be presumed dead, in words."""
     facts = heard.facts
+    if facts.in_maintenance:
+        return "it has to be out of maintenance"
     patience, silent = presumed_after(heard.policy, times), lives.silence(facts)
     if silent < patience:
         return f"it has to be silent for {round(patience - silent)} s more"
@@ -401,7 +425,8 @@ def sound_silences(heard: Heard, now: float, times: Times) -> list[Silence]:
 
 
 _RULES: tuple[Rule, ...] = (
-    _confirmed, _out_of_service, _provider_off, _fenced, _outvoted, _stopped, _presumed,
+    _powered_off, _confirmed, _out_of_service, _provider_off, _fenced, _outvoted, _stopped,
+    _presumed,
 )  # fmt: skip
 
 

@@ -22,12 +22,15 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``down`` are those that fell silent together with it and are not yet recovered, itself among
     them; one that was broken long before is no part of the same storm. ``released`` is how many
-    workloads were taken from any node in the last minute.
+    workloads were taken from any node in the last minute. ``control_plane`` are the nodes that
+    bear the cluster itself, and ``control_plane_alive`` those of them that were seen to live.
     """
 
     nodes: int = 0
     down: tuple[str, ...] = ()
     released: int = 0
+    control_plane: tuple[str, ...] = ()
+    control_plane_alive: tuple[str, ...] = ()
 
 
 def silent_together(

@@ -17,9 +17,10 @@ import msgspec
 from backstay.apis.calico import V1, Block
 from backstay.apis.kubevirt import INSTANCES
 from backstay.control.failover import FailoverLoop
-from backstay.control.guard import Guard, Leave, Outcome, Proof
+from backstay.control.guard import Guard, Leave
 from backstay.control.incident import OpenIncident
 from backstay.control.observe import Observer
+from backstay.control.outcomes import Outcome, Proof
 from backstay.control.sweep import Sweeper
 from backstay.decide import proof
 from backstay.decide.failover import (

@@ -10,8 +10,9 @@ import msgspec
 
 from backstay.apis.kubevirt import INSTANCES
 from backstay.apis.machines import MIGRATIONS
-from backstay.control.guard import Guard, Leave, Outcome
+from backstay.control.guard import Guard, Leave
 from backstay.control.machines import Machines
+from backstay.control.outcomes import Outcome
 from backstay.kube.lease import Term
 from backstay.kube.resource import PODS
 from backstay.lab.broken_policy import Unruly

@@ -3,8 +3,9 @@
 import msgspec
 
 from backstay.control.failover import FailoverLoop
-from backstay.control.guard import Guard, Leave, Outcome, Proof
+from backstay.control.guard import Guard, Leave
 from backstay.control.incident import OpenIncident
+from backstay.control.outcomes import Outcome, Proof
 from backstay.decide.failover import CHAIN, Case, Check, Objection, Snapshot, is_it_a_storm
 from backstay.kube.lease import Term
 from backstay.lab.broken import Credulous

@@ -111,6 +111,28 @@ class Terms:
             and any(named.startswith(f"{pod}/") for named in each.intent["pods"])
         }
 
+    def boot_announced(self, user: str, node: str, sent: float, *, step: str = "") -> str:
+        """The boot for whose incident that one had last announced by then that it would switch
+        the node, be it by this ``step`` alone; empty if it had not."""
+        found = ""
+        for each in self._announced:
+            if each.by != user or not each.since <= sent < each.until:
+                continue
+            if step and each.intent["step"] != step:
+                continue
+            for named in each.intent["pods"]:
+                if named.startswith(f"power/{node}/"):
+                    found = named.removeprefix(f"power/{node}/")
+        return found
+
+    def has_announced(self, node: str, boot: str, step: str, *, by: float) -> bool:
+        """Whether anybody of ours had announced that step for the incident of this boot."""
+        name = f"power/{node}/{boot}"
+        return any(
+            each.since <= by and each.intent["step"] == step and name in each.intent["pods"]
+            for each in self._announced
+        )
+
     def _right(self, user: str, when: float) -> _Right | None:
         rights = reversed(self._rights.get(user, []))
         return next((each for each in rights if each.since <= when), None)

@@ -7,7 +7,8 @@ the request meanwhile is the doing of whoever asked.
 
 ``watch`` takes whoever wants to be told. What happens comes in three kinds:
 
-* ``Asked``: one of ours is about to change something, whether or not that will be allowed,
+* ``Asked``: one of ours is about to change something, whether or not that will be allowed, be it
+  the power of a node, of which its BMC tells when the request lands (``powers.py``),
 * ``Committed``: something was changed, with the request that did it if it was one of ours,
 * ``Entry``: the truth changed (``sim/nodes/truth.py``).
 
@@ -32,6 +33,7 @@ from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.knocks import Knocks
 from backstay.lab.looks import Look, Looks
 from backstay.lab.maintenances import Maintenances
+from backstay.lab.powers import POWER, Powers, Reading, Switched
 from backstay.lab.restores import Restores
 from backstay.lab.signs import Signs
 from backstay.lab.terms import Terms
@@ -150,6 +152,7 @@ class Witness:
         self._shift = 0
         self.restores = Restores(knocks.factor)
         self.maintenances = Maintenances()
+        self.powers = Powers()
         self._remember: dict[str, Callable[[Commit, Asked | None, float], None]] = {
             CONFIGS.label: self._remember_config,
             LEASES.label: self._remember_lease,
@@ -221,6 +224,31 @@ class Witness:
             return await api.handle(inbound)
         finally:
             self._asking = None
+
+    # What BMCs tell
+
+    def user_of(self, process: str) -> str:
+        """Which of ours that process is; empty for anybody else."""
+        ours = self._knocks.ours.items()
+        return next((user for user, name in ours if name == process), "")
+
+    def power_was_read(self, peer: str, node: str, *, off: bool) -> None:
+        """Somebody was told whether a node is off, which it is not unless the BMC is its own."""
+        if user := self.user_of(peer):
+            self.powers.note_reading(user, node, Reading(self._now(), self._version, off))
+
+    def power_was_asked(self, peer: str, node: str, body: Json) -> None:
+        """A request to switch a node has landed."""
+        user, now, sent = self.user_of(peer), self._now(), left_at()
+        if not user:
+            return
+        left = now if sent is None else sent
+        kind = str(body["ResetType"])
+        self._tell(Asked(now, left, user, "POST", POWER, ("", node), kind, body))
+        if body["accepted"]:
+            boot = self.terms.boot_announced(user, node, left)
+            switched = Switched(user, node, kind == "On", left, now, boot)
+            self.powers.switched.append(switched)
 
     # What is true
 
@@ -328,6 +356,7 @@ class Witness:
             == boot
         ]
         vouched = [*self._said_off.get(node, ())]
+        vouched += self.powers.read_off(by.user, node, sent=by.sent, since=since)
         if not any(self._is_refuted(word, node) for word in words):
             vouched += [self.confirmed(word["metadata"]["uid"]) for word in words]
             vouched += self._tainted_at(node, seen, strong=strong)

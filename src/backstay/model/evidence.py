@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from backstay.model.drbd import ResourceSight, Unheard
+from backstay.model.power import PowerSight
 
 
 class Scope(StrEnum):
@@ -51,6 +52,7 @@ _RANKS = {strength: rank for rank, strength in enumerate(Strength)}
 class EvidenceKind(StrEnum):
     """What shows it."""
 
+    POWERED_OFF = "PoweredOff"
     REBOOTED = "Rebooted"
     PROVIDER_OFF = "ProviderOff"
     STORAGE_FENCED = "StorageFenced"
@@ -225,6 +227,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     quorums: tuple[ResourceSight, ...] = ()
     unheard: tuple[Unheard, ...] = ()
     provider: ProviderState | None = None
+    power: PowerSight | None = None
     stops: tuple[GuestStop, ...] = ()
     stopping: tuple[str, ...] = ()
     """The uids of launchers whose guests are being shut down."""
@@ -239,6 +242,7 @@ class Testimony(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             quorums=self.quorums + other.quorums,
             unheard=self.unheard + other.unheard,
             provider=self.provider or other.provider,
+            power=self.power or other.power,
             stops=self.stops + other.stops,
             stopping=self.stopping + other.stopping,
             moves=self.moves + other.moves,

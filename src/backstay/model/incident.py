@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
+from backstay.model.power import PowerRecord
+
 
 class Progress(StrEnum):
     """How far a workload has come."""
@@ -92,6 +94,8 @@ class Step(StrEnum):
     BARRIER = "Barrier"
     DETACH = "Detach"
     FENCE = "Fence"
+    POWER_OFF = "PowerOff"
+    POWER_ON = "PowerOn"
     REMOVAL = "Removal"
     SUCCESSION = "Succession"
 
@@ -125,5 +129,6 @@ class IncidentStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     workloads: tuple[WorkloadRecord, ...] = ()
     timeline: tuple[Moment, ...] = ()
     intent: Intent | None = None
+    power: PowerRecord | None = None
     held: int = 0
     recovered: int = 0

@@ -94,6 +94,9 @@ LINSTOR_CONTROLLER = (
 """Either marks a pod of LINSTOR's controller: as Piraeus' operator names it since its second
 version, and before."""
 
+CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+"""Either marks a node of the control plane: as Kubernetes names it since 1.20, and before."""
+
 LEASE_NAMESPACE = "kube-node-lease"
 
 HEARTBEAT = "kubevirt.io/heartbeat"

@@ -50,6 +50,11 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A taint of ours is on it."""
     runtime: str = ""
     """What runs its containers, with its version."""
+    system_uuid: str = ""
+    """Which machine it is, as its firmware names it."""
+    in_maintenance: bool = False
+    """Somebody works on it, and has said so by a taint."""
+    control_plane: bool = False
 
 
 class NodeLife(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,6 +159,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the storage may be told to refuse a silent node."""
     fence_secrets: Mapping[str, str] = {}
     """By driver, where a volume does not tell: ``namespace/name``."""
+    power: bool = False
+    """Whether a silent node may be switched off."""
+    power_on: bool = True
+    """Whether one that we have switched off is switched on again when all is done."""
     owners: Mapping[Job, Ownership] = {}
     version: str = ""
     """Of the configuration that says so; empty if there is none."""

@@ -1,7 +1,7 @@
 """docs/reasons.md, generated from the catalogue: ``python -m backstay.record.reasons_page``.
 
-The groups are the comments between the entries of ``model/reasons.py``, ``caveats.py`` and
-``drain_reasons.py``, so that there is one place to add a reason and none to forget.
+The groups are the comments between the entries of ``model/reasons.py`` and its neighbours, so that
+there is one place to add a reason and none to forget.
 """
 
 import inspect
@@ -10,9 +10,10 @@ import sys
 
 from backstay.model.caveats import Caveat
 from backstay.model.drain_reasons import DrainReason
+from backstay.model.power_reasons import PowerReason
 from backstay.model.reasons import Catalogue, Entry, Reason
 
-CATALOGUES: tuple[type[Catalogue], ...] = (Reason, Caveat, DrainReason)
+CATALOGUES: tuple[type[Catalogue], ...] = (Reason, PowerReason, DrainReason, Caveat)
 
 _HEADING = re.compile(r"^    # (.+)$")
 _MEMBER = re.compile(r"^    (\w+) = Entry\($")
@@ -24,8 +25,8 @@ Whatever Backstay does, or does not do, has a reason: a code and a sentence. The
 in the log, in Events, in an incident, in metrics, on the command line and here. In what follows,
 names in braces stand for what the reason is about. NEXT is what to do about it.
 
-This page is generated from `src/backstay/model/reasons.py`, `caveats.py` and `drain_reasons.py` by
-`python -m backstay.record.reasons_page > docs/reasons.md`.
+This page is generated from `src/backstay/model/reasons.py` and its neighbours `power_reasons.py`,
+`drain_reasons.py` and `caveats.py` by `python -m backstay.record.reasons_page > docs/reasons.md`.
 """
 
 

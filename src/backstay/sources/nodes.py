@@ -28,7 +28,7 @@ from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import LEASES, NODES
 from backstay.kube.versions import is_older
-from backstay.model.labels import LEASE_NAMESPACE, MANAGER, TAINT
+from backstay.model.labels import DRAIN_TAINT, LEASE_NAMESPACE, MANAGER, TAINT
 from backstay.model.node import NodeFacts
 from backstay.seam.clock import Rng
 
@@ -40,6 +40,7 @@ _GAP = 3
 _TIMEOUT = 10.0
 
 _OUR_TAINT = f"{TAINT}:"
+_DRAIN = f"{DRAIN_TAINT}:"
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -121,6 +122,7 @@ class NodeSource:
         self._heartbeats: dict[str, _Track] = {}
         self._statuses: dict[str, _Track] = {}
         self._boots: dict[str, str] = {}
+        self._control_plane: set[str] = set()
         self._lively: set[str] = set()
         self._known: dict[str, tuple[NodeRow, NodeFacts]] = {}
         """Facts that were asked for since anything was last seen of their node, and the row that
@@ -149,6 +151,11 @@ class NodeSource:
     def lively(self) -> Set[str]:
         """The nodes that were seen to renew their lease of late: none of them is silent."""
         return self._lively
+
+    @property
+    def control_plane(self) -> Set[str]:
+        """The nodes that bear the cluster itself."""
+        return self._control_plane
 
     def age(self, now: float) -> float:
         """Of the last look at the leases; infinite before the first."""
@@ -182,6 +189,9 @@ class NodeSource:
             status_changed_at=None if status is None else status.changed_at,
             exempt=row.exempt,
             runtime=row.runtime,
+            system_uuid=row.system_uuid,
+            in_maintenance=any(taint.startswith(_DRAIN) for taint in row.taints),
+            control_plane=row.control_plane,
             tainted=row.out_of_service == MANAGER
             or any(taint.startswith(_OUR_TAINT) for taint in row.taints),
         )
@@ -246,6 +256,7 @@ class NodeSource:
             self._heartbeats.pop(old.key, None)
             self._statuses.pop(old.key, None)
             self._boots.pop(old.key, None)
+            self._control_plane.discard(old.key)
 
     def _see_node(self, row: NodeRow, now: float) -> None:
         self._known.pop(row.key, None)
@@ -258,6 +269,7 @@ class NodeSource:
             # Somebody must have told us of the new boot: its silence begins now.
             lease.seen_at = now
         self._boots[row.key] = row.boot_id
+        (self._control_plane.add if row.control_plane else self._control_plane.discard)(row.key)
 
     # Asking the API itself, right before something is done
 

@@ -241,6 +241,8 @@ def policy_of(row: ConfigRow | None, now: Now, wishes: Wishes = NO_WISHES) -> Po
         fence_secrets={
             driver: f"{secret.namespace}/{secret.name}" for driver, secret in fences.secrets.items()
         },
+        power=spec.fencing.power.enabled,
+        power_on=spec.fencing.power.power_on,
         owners=spec.owners,
         version=row.version,
         rules=wishes.rules,

@@ -1,5 +1,6 @@
 """The objects by which a node is known to the API: its Node and its Lease."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +39,15 @@ class NodeIdentity:
         """Addresses that no other number has; there is room for some 16,000."""
         high, low = divmod(number, 250)
         return cls(name, f"10.64.{high}.{low}", f"10.{128 + high}.{low}", labels)
+
+    @property
+    def system_uuid(self) -> str:
+        return system_uuid(self.name)
+
+
+def system_uuid(name: str) -> str:
+    """What the firmware of this node's machine calls it."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
 def node_object(identity: NodeIdentity, *, boot: str, now: datetime) -> Json:
@@ -84,7 +94,7 @@ def node_status(
             "machineID": identity.name,
             "operatingSystem": "linux",
             "osImage": "Hollow",
-            "systemUUID": identity.name,
+            "systemUUID": identity.system_uuid,
         },
         "conditions": _conditions(current, now=now),
     }

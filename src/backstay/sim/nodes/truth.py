@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 
 class What(enum.Enum):
     """``REFUSED`` is a pod that a kubelet learned of and will never start; ``HELD_BACK`` and
-    ``WRITING`` are pods that run on; ``BARRED`` and ``ADMITTED`` are of a node and volumes."""
+    ``WRITING`` are pods that run on; ``BARRED`` and ``ADMITTED`` are of a node and volumes, and
+    ``SWITCHED_OFF`` and ``SWITCHED_ON`` of a node whose power somebody has switched."""
 
     STARTED = "started"
     STOPPED = "stopped"
@@ -27,6 +28,8 @@ class What(enum.Enum):
     WRITING = "writing"
     BARRED = "barred"
     ADMITTED = "admitted"
+    SWITCHED_OFF = "switched off"
+    SWITCHED_ON = "switched on"
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,11 @@ class Truth:
     def turned(self, node: str, volume: str, *, writable: bool, why: str) -> None:
         what = What.ADMITTED if writable else What.BARRED
         self._add(Entry(self._now(), node, "", "", "", "", what, why, (volume,)))
+
+    def switched(self, node: str, *, on: bool, by: str) -> None:
+        """Somebody has switched the power of its machine; what came of that is told already."""
+        what = What.SWITCHED_ON if on else What.SWITCHED_OFF
+        self._add(Entry(self._now(), node, "", "", "", "", what, by))
 
     def hold_back(self, node: str, uid: str, *, why: str) -> None:
         """Nothing in this pod writes for now, as in a migration's target until the guest is there
