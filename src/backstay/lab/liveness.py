@@ -133,6 +133,10 @@ class Patience:
         """When each pod was given to its node, by uid."""
         self._in_vain: set[str] = set()
         self._restored_at: float | None = None
+        self._set_back: set[str] = set()
+        """Nodes of which nothing was written since the last restore. Whoever has gone on watching
+        across it sees with the next write what it has set back, and rightly takes that for a
+        change."""
         self._told: set[tuple[str, str]] = set()
         self._changes = 0
         """Of what runs where, of what is told of it, and of what is asked for."""
@@ -165,6 +169,9 @@ class Patience:
                 self._begin_anew(happening.at)
             case NODES.label, (_, node) if _boot(before) != _boot(after):
                 self._signs[node] = happening.at
+            case NODES.label, (_, node) if node in self._set_back:
+                self._set_back.discard(node)
+                self._signs[node] = happening.at
             case LEASES.label, (_OURS.namespace, _OURS.lease) if commit.deleted:
                 self._term = NOBODYS
             case LEASES.label, (_OURS.namespace, _OURS.lease):
@@ -192,6 +199,7 @@ class Patience:
             # What was told is gone with what the backup did not have: it has to be told anew.
             self._restored_at = self._witness.restores.last_at
             self._changes += 1
+            self._set_back = {stored.key[1] for stored in self._witness.store.all(NODES.label)}
             self._begin_anew(now)
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)

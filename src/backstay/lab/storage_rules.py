@@ -7,7 +7,9 @@ really there.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.csiaddons import FENCED, NETWORK_FENCES
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.guest_rules import has_stopped
@@ -17,8 +19,6 @@ from backstay.model.labels import FENCED_NODE, INCIDENT, OUT_OF_SERVICE_OURS, PR
 from backstay.sim.api.store import Commit
 
 Json = Mapping[str, Any]
-
-_KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
 
 
 def evidence_scope(happening: Happening, witness: Witness) -> str | None:
@@ -119,11 +119,30 @@ def _put_out_too_soon(asked: Asked, witness: Witness) -> str | None:
     node = asked.key[1]
     for pod in _pods_on(node, asked, witness):
         meta = pod["metadata"]
-        owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
-        if owners & _KINDS or (meta.get("labels") or {}).get(PROTECT) == "false":
+        kept = (meta.get("labels") or {}).get(PROTECT) == "false"
+        if kept or _would_be_made_anew(pod, witness):
             return f"{node} was to be put out of service, with {meta['name']} on it"
     doubt = witness.doubt(asked, node, strong=True)
     return f"{node} was to be put out of service, although {doubt}" if doubt else None
+
+
+def _would_be_made_anew(pod: Json, witness: Witness) -> bool:
+    """Whether it is for us to have it made anew, before anybody else takes it away. A guest is not
+    whose VM is about to go, or that never had one."""
+    owner = _owner_of(pod)
+    if owner is None or owner["kind"] != INSTANCES.kind:
+        return owner is not None and owner["kind"] == STATEFUL_SETS.kind
+    namespace = pod["metadata"]["namespace"]
+    guest = witness.stored(INSTANCES.label, owner["name"], namespace)
+    made_by = None if guest is None else _owner_of(guest)
+    if made_by is None or made_by["kind"] != VIRTUAL_MACHINES.kind:
+        return made_by is not None
+    machine = witness.stored(VIRTUAL_MACHINES.label, made_by["name"], namespace)
+    return machine is not None and "deletionTimestamp" not in machine["metadata"]
+
+
+def _owner_of(thing: Json) -> Json | None:
+    return next(iter(thing["metadata"].get("ownerReferences") or ()), None)
 
 
 def _pods_on(node: str, asked: Asked, witness: Witness) -> Iterator[Json]:
