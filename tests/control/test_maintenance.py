@@ -425,8 +425,8 @@ def test_a_successor_goes_on_where_a_leader_died() -> None:
 def part(stored: Stored) -> Any:
     """What only we write, once somebody has made a maintenance."""
     meta = stored.object["metadata"]
-    if stored.object["kind"] == "Node":
-        spec = stored.object["spec"]
+    spec = stored.object["spec"]
+    if "nodeName" not in spec:
         return spec.get("unschedulable"), (meta.get("annotations") or {}).get(MAINTENANCE)
     return meta.get("finalizers"), stored.object.get("status")
 
