@@ -125,6 +125,12 @@ async def budget(scene: Scene, app: str, **spec: Any) -> None:
     await scene.client.create(BUDGETS, body, namespace="default")
 
 
+def claim(name: str, mode: str = "ReadWriteOnce") -> Json:
+    """For one node at a time, so that no guest that has it can be moved while it runs."""
+    resources = {"requests": {"storage": "1Gi"}}
+    return {"metadata": {"name": name}, "spec": {"accessModes": [mode], "resources": resources}}
+
+
 async def events(scene: Scene, about: str) -> list[str]:
     reply = await scene.client.list(EVENTS)
     items: Sequence[Json] = reply.json()["items"]

@@ -38,6 +38,7 @@ from backstay.apis.maintenance import (
 from backstay.control.drain import Copies, Drain, Leave, foresee
 from backstay.decide import maintenance as decide
 from backstay.kube.cache import Cache
+from backstay.kube.calls import Call
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError, NotFound, TooLate
 from backstay.kube.events import EventRecorder
@@ -67,6 +68,7 @@ _SOON = 0.0
 _LATER = 10.0
 _SELDOM = 60.0
 
+_KIND = f"/apis/{NODE_MAINTENANCES.api_version}"
 _TAINT = f"{DRAIN_TAINT}:NoSchedule"
 _ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
@@ -156,7 +158,10 @@ class MaintenanceLoop:
             await asyncio.sleep(_ABSENT)
 
     async def _is_served(self) -> bool:
+        """Where the kind is not there, one who may not list it hears that he may not. Whether it
+        is there everybody may know."""
         try:
+            await self._client.send(Call(method="GET", path=_KIND))
             await self._client.list(NODE_MAINTENANCES, limit=1)
         except NotFound:
             self.trouble = ""
