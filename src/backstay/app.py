@@ -57,6 +57,7 @@ from backstay.record.refutations import Refutations
 from backstay.seam import Seams
 from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
+from backstay.sources.copies import LinstorCopies
 from backstay.sources.fences import FenceSource
 from backstay.sources.guests import GuestSource
 from backstay.sources.hearsay import Hearsay
@@ -223,7 +224,7 @@ class App:
             wall=seams.wall,
             rng=seams.rng,
             drain=drain,
-            copies=None,
+            copies=None if self.linstor is None else LinstorCopies(self.linstor.client),
         )
         self.sweeper = sweeper(self.book, self.box, wall=seams.wall)
         self._seams = seams
