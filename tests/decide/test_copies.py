@@ -8,8 +8,9 @@ from backstay.model.drbd import DiskSight
 GOOD, BAD, UNKNOWN = "UpToDate", "Outdated", None
 
 
-def on(node: str, *states: str | None) -> DiskSight:
-    return DiskSight(resource="r", node=node, states=states)
+def on(node: str, *states: str | None, to: tuple[str, ...] | None = ("n1", "n2")) -> DiskSight:
+    peers = None if to is None else frozenset(to) - {node}
+    return DiskSight(resource="r", node=node, states=states, connected=peers)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,11 @@ def on(node: str, *states: str | None) -> DiskSight:
         ([on("n1")], {"n1"}, ("r",)),
         ([on("n1", BAD, GOOD), on("n2", GOOD, BAD)], {"n1", "n2"}, ("r",)),
         ([on("n1", GOOD, GOOD), on("n2", GOOD, GOOD)], {"n2"}, ()),
+        # Who has lost the other may lack what was written since, and does not know it.
+        ([on("n1", GOOD), on("n2", GOOD, to=())], {"n1", "n2"}, ("r",)),
+        ([on("n1", GOOD), on("n2", GOOD, to=None)], {"n1", "n2"}, ("r",)),
+        ([on("n1", GOOD, to=()), on("n2", GOOD)], {"n1", "n2"}, ("r",)),
+        ([on("n1", UNKNOWN, to=None), on("n2", GOOD)], {"n2"}, ()),
         ([on("n2", GOOD)], {"n2"}, ()),
         ([], set(), ()),
     ],

@@ -48,11 +48,13 @@ class ResourceSight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 class DiskSight(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that has a disk: the state of each of its volumes, in DRBD's words, as far as it is
-    known. Names are in lower case."""
+    known, and the peers that it has a connection to, as it sees that itself. Names are in lower
+    case."""
 
     resource: str
     node: str
     states: tuple[str | None, ...] = ()
+    connected: frozenset[str] | None = None
 
 
 class Unheard(msgspec.Struct, frozen=True):

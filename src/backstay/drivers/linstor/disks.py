@@ -12,8 +12,17 @@ from backstay.model.drbd import DiskSight
 _DISKLESS = frozenset({"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER", "NVME_INITIATOR"})
 
 
+class _Connection(msgspec.Struct, frozen=True):
+    connected: bool = False
+
+
+class _Drbd(msgspec.Struct, frozen=True):
+    connections: dict[str, _Connection] | None = None
+
+
 class _Layer(msgspec.Struct, frozen=True):
     type: str = ""
+    drbd: _Drbd | None = None
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -47,10 +56,18 @@ def disks_from(body: bytes) -> tuple[DiskSight, ...]:
             resource=each.name.lower(),
             node=each.node_name.lower(),
             states=tuple((v.state or _State()).disk_state for v in each.volumes or ()),
+            connected=_connected(each),
         )
         for each in wire
         if _is_drbd(each) and _DISKLESS.isdisjoint(flag.upper() for flag in each.flags or ())
     )
+
+
+def _connected(resource: _Resource) -> frozenset[str] | None:
+    drbd = (resource.layer_object or _Layer()).drbd
+    if drbd is None or drbd.connections is None:
+        return None
+    return frozenset(peer.lower() for peer, each in drbd.connections.items() if each.connected)
 
 
 def _is_drbd(resource: _Resource) -> bool:
