@@ -29,7 +29,7 @@ def pod(name: str, *, owner: str | None = "ReplicaSet", **more: Any) -> Json:
 async def start(cluster: SmallCluster, *pods: Json) -> None:
     await cluster.node("n1", ready="True")
     await cluster.node("n2", ready="True")
-    for kind, spec in (("ReplicaSet", {}), ("DaemonSet", {})):
+    for kind in ("ReplicaSet", "DaemonSet"):
         template = {
             "metadata": {"labels": {"app": "web"}},
             "spec": {"containers": [{"name": "main", "image": "example/web"}]},
@@ -38,7 +38,7 @@ async def start(cluster: SmallCluster, *pods: Json) -> None:
         await cluster.put({
             "apiVersion": "apps/v1", "kind": kind,
             "metadata": {"name": "it", "namespace": "default", "uid": "u-it"},
-            "spec": {"selector": selector, "template": template, **spec},
+            "spec": {"selector": selector, "template": template},
         })  # fmt: skip
     uids = {
         each["kind"]: each["metadata"]["uid"]
