@@ -39,6 +39,8 @@ async def serve_maintenances(scene: Place) -> None:
 
 async def maintain(scene: Place, node: str, *, name: str = "", reason: str = "new disks") -> None:
     body = {
+        "apiVersion": NODE_MAINTENANCES.api_version,
+        "kind": NODE_MAINTENANCES.kind,
         "metadata": {"name": name or f"maintain-{node}"},
         "spec": {"nodeName": node, "reason": reason},
     }

@@ -35,7 +35,8 @@ from backstay.apis.maintenance import (
     NodeMaintenance,
     maintenance_row,
 )
-from backstay.control.drain import Copies, Drain, Leave, foresee
+from backstay.control.drain import Copies, Drain, Leave
+from backstay.control.foresight import foresee
 from backstay.decide import maintenance as decide
 from backstay.kube.cache import Cache
 from backstay.kube.calls import Call
