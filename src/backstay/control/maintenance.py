@@ -39,8 +39,8 @@ from backstay.control.drain import Copies, Drain, Leave
 from backstay.control.foresight import foresee
 from backstay.decide import maintenance as decide
 from backstay.kube.cache import Cache
-from backstay.kube.calls import Call
 from backstay.kube.client import KubeClient
+from backstay.kube.discovery import serves
 from backstay.kube.errors import KubeError, NotFound, TooLate
 from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Term
@@ -69,7 +69,6 @@ _SOON = 0.0
 _LATER = 10.0
 _SELDOM = 60.0
 
-_KIND = f"/apis/{NODE_MAINTENANCES.api_version}"
 _TAINT = f"{DRAIN_TAINT}:NoSchedule"
 _ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
@@ -162,11 +161,10 @@ class MaintenanceLoop:
         """Where the kind is not there, one who may not list it hears that he may not. Whether it
         is there everybody may know."""
         try:
-            await self._client.send(Call(method="GET", path=_KIND))
+            if not await serves(self._client, NODE_MAINTENANCES):
+                self.trouble = ""
+                return False
             await self._client.list(NODE_MAINTENANCES, limit=1)
-        except NotFound:
-            self.trouble = ""
-            return False
         except KubeError as error:
             self.trouble = f"node maintenances cannot be read: {error}"
             return False
