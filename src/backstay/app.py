@@ -397,6 +397,7 @@ class App:
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)
+        self.maintenance.measure(measured)
         measured.incident_writes.reached(self.book.writes)
         measured.incidents_pruned.reached(self.sweeper.removed)
         measured.kept_frames_lost.reached(self.box.lost)
@@ -441,9 +442,10 @@ class App:
         if self.linstor is not None:
             now = asyncio.get_running_loop().time()
             yield from (why.sentence for why in self.linstor.notes(now))
-        for trouble in (*(source.trouble for source in self.sources), self.maintenance.trouble):
-            if trouble:
-                yield f"{trouble[0].upper()}{trouble[1:]}."
+        for source in self.sources:
+            if source.trouble:
+                yield f"{source.trouble[0].upper()}{source.trouble[1:]}."
+        yield from self.maintenance.notes()
         if self.recorder is not None and self.recorder.trouble:
             yield f"The flight recorder loses decisions: {self.recorder.trouble}."
         if self.notifier is not None and self.notifier.trouble:

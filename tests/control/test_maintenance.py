@@ -422,6 +422,49 @@ def test_a_successor_goes_on_where_a_leader_died() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_removed_with_its_finalizer_is_given_back_all_the_same(killed: bool) -> None:
+    async def scene(s: Scene) -> None:
+        leader = await set_up(s)
+        await maintain(s, "n1")
+        await until_told(s, "maintain-n1", "Drained")
+        if killed:
+            leader.kill()
+        bare = {"metadata": {"finalizers": None}}
+        await s.client.merge_patch(NODE_MAINTENANCES, "maintain-n1", bare)
+        await end(s, "n1")
+        await until_gone(s, "maintain-n1")
+        if killed:
+            s.start_controller("backstay-2")
+        await asyncio.sleep(60)
+        assert await marks_on(s, "n1") == NONE
+
+    play(scene)
+
+
+def test_the_numbers_say_how_maintenances_stand() -> None:
+    async def scene(s: Scene) -> None:
+        await set_up(s)
+        await start_deployment(s, "web", 3)
+        await budget(s, "web", minAvailable=3)
+        await asyncio.sleep(5)
+        await maintain(s, "n1")
+        await until_told(s, "maintain-n1", "DrainBlocked")
+        app = s.apps["backstay-1"]
+        page = app.metrics().decode()
+        assert 'backstay_maintenances{code="DrainBlocked"} 1' in page
+        assert 'backstay_drain_blockers{code="BudgetExhausted"} 1' in page
+        assert any("n1; 1 cannot yet" in note for note in app.status().notes)
+        await end(s, "n1")
+        await until_gone(s, "maintain-n1")
+        await asyncio.sleep(5)
+        page = app.metrics().decode()
+        assert "backstay_maintenances{" not in page
+        assert "backstay_drain_blockers{" not in page
+
+    play(scene)
+
+
 def part(stored: Stored) -> Any:
     """What only we write, once somebody has made a maintenance."""
     meta = stored.object["metadata"]
