@@ -103,18 +103,13 @@ def drained_and_given_back(scene: Scene) -> Iterator[Step]:
     yield _first(at + dice.between(45, 70), Do.END_MAINTENANCE)
 
 
-def blocked(scene: Scene) -> Iterator[Step]:
-    """For good, or until somebody uncordons it, in vain."""
-    dice, at = scene.dice, scene.beginning()
+def blocked_for_long(scene: Scene) -> Iterator[Step]:
+    """Until it must have been told by what. Perhaps somebody uncordons it meanwhile, in vain."""
+    dice, at = scene.dice, scene.dice.between(0, 3)
     yield _first(at, Do.MAINTAIN)
     if dice.happens(0.3):
         yield _first(at + dice.between(5, 60), Do.UNCORDON)
-
-
-def unblocked(scene: Scene) -> Iterator[Step]:
-    at = scene.beginning()
-    yield _first(at, Do.MAINTAIN)
-    yield _unstuck(at + scene.dice.between(10, 35))
+    yield _unstuck(at + dice.between(106, 112))
 
 
 def ended_early(scene: Scene) -> Iterator[Step]:
@@ -203,10 +198,24 @@ def others_are_drained_too(scene: Scene) -> Iterator[Step]:
         yield _first(at + dice.between(20, 90), Do.END_MAINTENANCE)
 
 
+def amid(others: Weighted[Story]) -> Story:
+    """A drain in the midst of two stories that can happen to anybody."""
+
+    def story(scene: Scene) -> Iterator[Step]:
+        dice, at = scene.dice, scene.beginning()
+        yield _first(at, Do.MAINTAIN)
+        yield _unstuck(at + dice.between(0, 40))
+        if dice.happens(0.5):
+            yield _first(at + dice.between(20, 60), Do.END_MAINTENANCE)
+        for _ in range(2):
+            yield from weighted(dice, others)(scene)
+
+    return story
+
+
 STORIES: Weighted[Story] = [
     (1, drained_and_given_back),
-    (1, blocked),
-    (1, unblocked),
+    (1, blocked_for_long),
     (1, ended_early),
     (1, people_want_something_else),
     (1, cordoned_by_somebody),
