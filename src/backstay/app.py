@@ -66,6 +66,7 @@ from backstay.record.refutations import Refutations
 from backstay.seam import Seams
 from backstay.seam.tasks import Tasks
 from backstay.settings import Settings, disagreement
+from backstay.sources.copies import LinstorCopies
 from backstay.sources.fences import FenceSource
 from backstay.sources.guests import GuestSource
 from backstay.sources.hearsay import Hearsay
@@ -253,7 +254,7 @@ class App:
             wall=seams.wall,
             rng=seams.rng,
             drain=drain,
-            copies=None,
+            copies=None if self.linstor is None else LinstorCopies(self.linstor.client),
         )
         self.sweeper = sweeper(self.book, self.box, wall=seams.wall)
         self._seams = seams
@@ -427,6 +428,7 @@ class App:
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)
+        self.maintenance.measure(measured)
         measured.incident_writes.reached(self.book.writes)
         measured.incidents_pruned.reached(self.sweeper.removed)
         measured.kept_frames_lost.reached(self.box.lost)
@@ -473,9 +475,10 @@ class App:
             yield from (why.sentence for why in self.linstor.notes(now))
         if self.power is not None:
             yield from (why.sentence for why in self.power.notes())
-        for trouble in (*(source.trouble for source in self.sources), self.maintenance.trouble):
-            if trouble:
-                yield f"{trouble[0].upper()}{trouble[1:]}."
+        for source in self.sources:
+            if source.trouble:
+                yield f"{source.trouble[0].upper()}{source.trouble[1:]}."
+        yield from self.maintenance.notes()
         if self.recorder is not None and self.recorder.trouble:
             yield f"The flight recorder loses decisions: {self.recorder.trouble}."
         if self.notifier is not None and self.notifier.trouble:

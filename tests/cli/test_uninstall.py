@@ -2,11 +2,24 @@
 
 import json
 
+import msgspec
 import pytest
 
 from backstay.apis.definitions import definitions
+from backstay.apis.maintenance import NODE_MAINTENANCES
+from backstay.apis.maintenance_definition import maintenance_definition
 from backstay.cli.manifests import beyond_piraeus
-from backstay.model.labels import COMPONENT, OUT_OF_SERVICE, OUT_OF_SERVICE_OURS, TAINT
+from backstay.model.labels import (
+    COMPONENT,
+    DRAIN_TAINT,
+    EXCLUDE,
+    MAINTENANCE,
+    MAINTENANCE_FINALIZER,
+    OUT_OF_SERVICE,
+    OUT_OF_SERVICE_OURS,
+    TAINT,
+)
+from backstay.model.maintenance import Marks
 from tests.support import piraeus
 from tests.support.small_cluster import SmallCluster
 
@@ -171,3 +184,34 @@ async def test_what_was_not_shown_is_not_removed(cluster: SmallCluster) -> None:
     )
     assert said.code == 0, said.out
     assert cluster.names(ROLES) == ["new"]
+
+
+async def test_a_maintenance_is_given_back_and_can_be_deleted(cluster: SmallCluster) -> None:
+    await cluster.put(maintenance_definition())
+    made = await cluster.put({
+        "apiVersion": NODE_MAINTENANCES.api_version, "kind": NODE_MAINTENANCES.kind,
+        "metadata": {"name": "it", "finalizers": [MAINTENANCE_FINALIZER]},
+        "spec": {"nodeName": "n1"},
+    })  # fmt: skip
+    marks = Marks(made["metadata"]["uid"], "it", cordon=True, taint=True)
+    await cluster.node("n1")
+    taints = [
+        {"key": DRAIN_TAINT, "effect": "NoSchedule"}, {"key": "theirs", "effect": "NoSchedule"},
+    ]  # fmt: skip
+    annotations = {MAINTENANCE: msgspec.json.encode(marks).decode()}
+    await cluster.change(
+        "/api/v1/nodes/n1",
+        {
+            "metadata": {"annotations": annotations, "labels": {EXCLUDE: "true"}},
+            "spec": {"unschedulable": True, "taints": taints},
+        },
+    )
+    said = await cluster.run("admin", "uninstall", "--yes")
+    assert said.code == 0, said.out
+    assert "what a maintenance has put on Node n1" in said.err
+    (node,) = cluster.storage("nodes")
+    assert not node["spec"].get("unschedulable")
+    assert [taint["key"] for taint in node["spec"]["taints"]] == ["theirs"]
+    assert MAINTENANCE not in (node["metadata"].get("annotations") or {})
+    assert node["metadata"]["labels"][EXCLUDE] == "true", "it was there before"
+    assert cluster.storage(NODE_MAINTENANCES.label) == [], "they go with their kind, which is ours"

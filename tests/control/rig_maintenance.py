@@ -1,7 +1,7 @@
 """A cluster with Backstay and node maintenances on it, under virtual time."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
 
 from backstay.apis.drains import BUDGETS
 from backstay.apis.maintenance import (
@@ -11,33 +11,47 @@ from backstay.apis.maintenance import (
     maintenance_row,
 )
 from backstay.apis.maintenance_definition import maintenance_definition
+from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound
 from backstay.kube.resource import EVENTS, NODES, PODS, Resource
 from backstay.model.labels import DRAIN_TAINT, EXCLUDE, MAINTENANCE
-from tests.control.rig import DEFINITIONS, Scene
+from tests.control.rig import DEFINITIONS
 
 Json = dict[str, Any]
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 
 
-async def serve_maintenances(scene: Scene) -> None:
+class Place(Protocol):
+    """A cluster in which things can be waited for."""
+
+    @property
+    def client(self) -> KubeClient: ...
+
+    async def eventually(
+        self, holds: Callable[[], Awaitable[bool]], *, within: float = 120.0
+    ) -> None: ...
+
+
+async def serve_maintenances(scene: Place) -> None:
     await scene.client.create(DEFINITIONS, maintenance_definition())
 
 
-async def maintain(scene: Scene, node: str, *, name: str = "", reason: str = "new disks") -> None:
+async def maintain(scene: Place, node: str, *, name: str = "", reason: str = "new disks") -> None:
     body = {
+        "apiVersion": NODE_MAINTENANCES.api_version,
+        "kind": NODE_MAINTENANCES.kind,
         "metadata": {"name": name or f"maintain-{node}"},
         "spec": {"nodeName": node, "reason": reason},
     }
     await scene.client.create(NODE_MAINTENANCES, body)
 
 
-async def end(scene: Scene, node: str, *, name: str = "") -> None:
+async def end(scene: Place, node: str, *, name: str = "") -> None:
     await scene.client.delete(NODE_MAINTENANCES, name or f"maintain-{node}")
 
 
-async def maintenance(scene: Scene, name: str) -> MaintenanceRow | None:
+async def maintenance(scene: Place, name: str) -> MaintenanceRow | None:
     try:
         reply = await scene.client.get(NODE_MAINTENANCES, name)
     except NotFound:
@@ -45,7 +59,7 @@ async def maintenance(scene: Scene, name: str) -> MaintenanceRow | None:
     return maintenance_row(reply.into(NodeMaintenance))
 
 
-async def until_told(scene: Scene, name: str, *codes: str, within: float = 120.0) -> MaintenanceRow:
+async def until_told(scene: Place, name: str, *codes: str, within: float = 120.0) -> MaintenanceRow:
     found: list[MaintenanceRow] = []
 
     async def told() -> bool:
@@ -58,14 +72,14 @@ async def until_told(scene: Scene, name: str, *codes: str, within: float = 120.0
     return found[-1]
 
 
-async def until_gone(scene: Scene, name: str, *, within: float = 120.0) -> None:
+async def until_gone(scene: Place, name: str, *, within: float = 120.0) -> None:
     async def gone() -> bool:
         return await maintenance(scene, name) is None
 
     await scene.eventually(gone, within=within)
 
 
-async def marks_on(scene: Scene, node: str) -> tuple[bool, bool, bool, bool]:
+async def marks_on(scene: Place, node: str) -> tuple[bool, bool, bool, bool]:
     """Cordon, taint, label, and our annotation."""
     live = (await scene.client.get(NODES, node)).json()
     meta, spec = live["metadata"], live["spec"]
@@ -94,7 +108,7 @@ def deployment(name: str, replicas: int, **pod: Any) -> Json:
     }
 
 
-async def start_deployment(scene: Scene, name: str, replicas: int, **pod: Any) -> None:
+async def start_deployment(scene: Place, name: str, replicas: int, **pod: Any) -> None:
     await scene.client.create(DEPLOYMENTS, deployment(name, replicas, **pod), namespace="default")
 
     async def ready() -> bool:
@@ -103,7 +117,7 @@ async def start_deployment(scene: Scene, name: str, replicas: int, **pod: Any) -
     await scene.eventually(ready)
 
 
-async def running(scene: Scene, app: str) -> list[str]:
+async def running(scene: Place, app: str) -> list[str]:
     """The nodes of its ready pods."""
     reply = await scene.client.list(PODS, namespace="default", labels=f"app={app}")
     return [
@@ -117,7 +131,7 @@ async def running(scene: Scene, app: str) -> list[str]:
     ]
 
 
-async def budget(scene: Scene, app: str, **spec: Any) -> None:
+async def budget(scene: Place, app: str, **spec: Any) -> None:
     body = {
         "metadata": {"name": app},
         "spec": {"selector": {"matchLabels": {"app": app}}, **spec},
@@ -125,7 +139,13 @@ async def budget(scene: Scene, app: str, **spec: Any) -> None:
     await scene.client.create(BUDGETS, body, namespace="default")
 
 
-async def events(scene: Scene, about: str) -> list[str]:
+def claim(name: str, mode: str = "ReadWriteOnce") -> Json:
+    """For one node at a time, so that no guest that has it can be moved while it runs."""
+    resources = {"requests": {"storage": "1Gi"}}
+    return {"metadata": {"name": name}, "spec": {"accessModes": [mode], "resources": resources}}
+
+
+async def events(scene: Place, about: str) -> list[str]:
     reply = await scene.client.list(EVENTS)
     items: Sequence[Json] = reply.json()["items"]
     return [each["reason"] for each in items if each["involvedObject"]["name"] == about]

@@ -9,7 +9,7 @@ from itertools import count
 import msgspec
 import pytest
 
-from backstay.lab import cases
+from backstay.lab import cases, drain_cases
 from backstay.lab.linstor_spec import LinstorSpec
 from backstay.lab.play import Played, play
 from backstay.lab.scenario import (
@@ -102,6 +102,31 @@ def test_a_word_that_an_answer_has_refuted_stays_void_after_a_crash_at_each_writ
         assert (played.breaches, played.accepted) == ((), ())
         assert set(played.held) == {"till", "db-0"}
         assert (played.down, played.taints) == ((), ())
+
+
+def test_a_maintenance_survives_a_crash_after_each_write() -> None:
+    """From its cordon to the last thing that is given back: a guest is moved, a set goes one by one
+    as its budget lets it, and somebody ends it."""
+    steps = (
+        Step(at=5, do=Do.MAINTAIN, node="n2"), Step(at=110, do=Do.END_MAINTENANCE, node="n2"),
+    )  # fmt: skip
+    story = msgspec.structs.replace(drain_cases.DRAINED, steps=steps, until=150.0)
+    for played in _killed_after_each_write(story):
+        assert (played.breaches, played.accepted) == ((), ())
+        assert set(played.recovered) == {"db-0", "db-1", "site"}
+        assert (played.migrated, played.down) == (("till",), ())
+        assert (played.maintained, played.cordoned) == ({}, ())
+        assert "Drained" in played.says
+
+
+def test_a_standby_goes_on_with_a_drain_of_a_leader_that_never_comes_back() -> None:
+    killed = Step(at=0, do=Do.KILL_CONTROLLER, controller=LEADER, after=After.EVICTION)
+    steps = (Step(at=5, do=Do.MAINTAIN, node="n2"), killed)
+    played = play(
+        msgspec.structs.replace(drain_cases.DRAINED, controllers=2, steps=steps, until=110.0)
+    )
+    assert _was_killed(played)
+    assert (played.breaches, played.maintained) == ((), {"n2": "Succeeded"})
 
 
 def test_a_standby_ends_what_a_leader_began_that_never_comes_back() -> None:

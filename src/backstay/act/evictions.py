@@ -59,7 +59,11 @@ async def cancel_evacuation(
 
 
 def _exactly(pod: PodSight, grace: int) -> Preconditions:
+    """A pod whose own grace period is 0 is granted a second. Without it the pod would be out of the
+    API at once, also where its node is cut off and it runs on, and another would be made."""
     conditions: Preconditions = {"uid": pod.uid}
     if grace >= 0:
         conditions["grace"] = grace
+    elif pod.grace == 0:
+        conditions["grace"] = 1
     return conditions

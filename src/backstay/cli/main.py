@@ -25,6 +25,7 @@ _COMMANDS = {
     "demo": "See in a minute what Backstay does, on a cluster in memory.",
     "disarm": "Let Backstay only watch, for a time.",
     "doctor": "Check the way to the API: configuration, TLS, identity, permissions, nodes.",
+    "drain": "Ask everything to leave a node, as kubectl drain does, and say what is in the way.",
     "explain": "Tell the whole story of a node, a VM or a pod.",
     "incidents": "Show the deaths of nodes: what was done, when and why.",
     "manifests": "Print everything that an installation consists of, for kubectl apply -f -.",

@@ -16,6 +16,7 @@ import msgspec
 
 from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIGS, CONFIRMATIONS, INCIDENTS
+from backstay.apis.drains import BUDGETS, DAEMON_SETS
 from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.apis.machines import (
     INSTANCE_SETS,
@@ -24,6 +25,7 @@ from backstay.apis.machines import (
     POOLS,
     SUBRESOURCES,
 )
+from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.apis.storage import ATTACHMENTS, CLAIMS, VOLUMES
 from backstay.cli.piraeus import NAMESPACE
 from backstay.kube import errors
@@ -99,6 +101,18 @@ def wishes() -> list[Need]:
     ]
 
 
+def maintaining() -> list[Need]:
+    """What node maintenance takes in addition, where its kind is installed."""
+    return [
+        *(Need(verb, NODE_MAINTENANCES) for verb in ("get", "list", "watch", "patch")),
+        Need("patch", NODE_MAINTENANCES, "status"),
+        *(Need(verb, BUDGETS) for verb in ("list", "watch")),
+        Need("watch", PODS),
+        Need("create", PODS, "eviction"),
+        Need("get", DAEMON_SETS),
+    ]
+
+
 async def reached(ask: Callable[[], Awaitable[T]], *, rng: Rng) -> T:
     """The answer, however long the API takes to be there. What makes it stay away is said once."""
     backoff = Backoff(base=1.0, cap=10.0, rng=rng)
@@ -135,6 +149,14 @@ async def check(client: KubeClient, settings: Settings, *, drop_in: bool = False
             "policies that ask to migrate, stop or start guests have no effect: this identity may "
             "not %s", ", ".join(map(str, refused)),
         )  # fmt: skip
+
+    if not await serves(client, NODE_MAINTENANCES, timeout=_TIMEOUT):
+        return
+    if refused := await _refused(client, maintaining()):
+        _log.info(
+            "node maintenances have no effect: this identity may not %s",
+            ", ".join(map(str, refused)),
+        )
 
 
 _KINDS = "backstay crds | kubectl apply -f -"

@@ -1,11 +1,13 @@
 """``backstay uninstall``: takes everything of ours off the cluster, and nothing of anybody else's.
 
-Ours is what carries our label, what is of one of our kinds, and our taint on nodes. The order
-leaves nothing behind:
+Ours is what carries our label, what is of one of our kinds, our taint on nodes, and what a
+maintenance has put there. The order leaves nothing behind:
 
 * the controller's rights first: from then on nothing of what it still does gets through, also
   where its pod hangs on a dead node, and no taint comes back;
-* then the controller, the taints, the objects of our kinds, the kinds themselves, and what is left.
+* then the controller, the taints, and our finalizer on maintenances, which nobody else would take
+  off; the maintenances themselves are people's;
+* then the objects of our kinds, the kinds themselves, and what is left.
 
 It can be run again at any time and goes on where it stopped. What may not be removed is named.
 """
@@ -18,10 +20,12 @@ import msgspec
 
 from backstay.apis.backstay import CONFIGS, CONFIRMATIONS, INCIDENT_PROJECTION, INCIDENTS
 from backstay.apis.core import NODE_PROJECTION
+from backstay.apis.maintenance import MAINTENANCE_PROJECTION, NODE_MAINTENANCES
 from backstay.cli.consent import agreed, say
 from backstay.cli.main import EXIT_ERROR
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
+from backstay.control.handback import give_back, let_go
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json
@@ -35,6 +39,7 @@ from backstay.model.labels import (
     TAINT,
     VIEW,
 )
+from backstay.model.maintenance import marks_of
 from backstay.settings import Settings
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -75,17 +80,23 @@ _REST = (
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One object of ours; of a node, only the taint is."""
+    """One object of ours; of a node, only the taint is, or what a maintenance has put there, which
+    ``said`` tells."""
 
     resource: Resource
     name: str
     namespace: str
     uid: str
+    said: str = ""
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        if self.said:
+            return f"what a maintenance has put on Node {where}"
         if self.resource == NODES:
             return f"taint {TAINT} on Node {where}"
+        if self.resource == NODE_MAINTENANCES:
+            return f"our finalizer on NodeMaintenance {where}"
         if self.resource == NAMESPACES:
             return f"Namespace {where}, with everything in it"
         return f"{self.resource.kind} {where}"
@@ -161,8 +172,12 @@ def _was_meant(piece: Piece, shown: Found) -> bool:
 async def _take_away(client: KubeClient, piece: Piece) -> str:
     """Why it is left; empty if it goes."""
     try:
-        if piece.resource == NODES:
+        if piece.said:
+            await give_back(client, piece.name, piece.said)
+        elif piece.resource == NODES:
             await _untaint(client, piece.name)
+        elif piece.resource == NODE_MAINTENANCES:
+            await let_go(client, piece.name, uid=piece.uid)
         else:
             await client.delete(
                 piece.resource,
@@ -245,7 +260,8 @@ class _Search:
         pieces: list[Piece] = []
         for resource in _RUNNING:
             pieces += await self._labelled(resource)
-        pieces += await self._tainted()
+        tainted = await self._tainted()
+        pieces += [*tainted, *await self._begun(tainted)]
         for resource in _KEPT:
             pieces += [_piece(resource, row) for row in await self._rows(resource)]
         for resource in _REST:
@@ -277,11 +293,34 @@ class _Search:
             self._obstacles.append(error.status.message)
             return []
         rows = NODE_PROJECTION.page(reply.body, call=reply.call).rows
-        return [
+        tainted = [
             Piece(NODES, row.key, "", row.uid)
             for row in rows
             if row.out_of_service == MANAGER
             or any(taint.startswith(f"{TAINT}:") for taint in row.taints)
+        ]
+        marked = {row.key: row for row in rows if marks_of(row.maintenance) is not None}
+        return tainted + [
+            Piece(NODES, name, "", row.uid, row.maintenance) for name, row in marked.items()
+        ]
+
+    async def _begun(self, nodes: Sequence[Piece]) -> list[Piece]:
+        """Maintenances that nobody would finish without us: those whose marks are on a node, and
+        those that say so in our words."""
+        marks = (marks_of(piece.said) for piece in nodes)
+        ours = {each.maintenance for each in marks if each is not None}
+        try:
+            reply = await self._client.list(NODE_MAINTENANCES)
+        except errors.NotFound:
+            return []
+        except errors.Forbidden as error:
+            self._obstacles.append(error.status.message)
+            return []
+        rows = MAINTENANCE_PROJECTION.page(reply.body, call=reply.call).rows
+        return [
+            Piece(NODE_MAINTENANCES, row.key, "", row.uid)
+            for row in rows
+            if row.begun and (row.uid in ours or row.status.code)
         ]
 
     async def _leases(self, namespaces: set[str]) -> list[Piece]:

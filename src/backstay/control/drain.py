@@ -30,7 +30,7 @@ from backstay.apis.machines import MigrationRow
 from backstay.decide.drain import answer_of, plan
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import ApiError, KubeError, NotFound, TooLate
+from backstay.kube.errors import ApiError, KubeError, NotFound, Terminal, TooLate
 from backstay.kube.reflector import Reflector
 from backstay.kube.resource import PODS
 from backstay.model.drain import (
@@ -53,7 +53,6 @@ from backstay.model.reasons import Why
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.tasks import Tasks, side_by_side
 from backstay.sources.drains import (
-    read_budgets,
     read_daemons,
     read_guests,
     read_migrations,
@@ -137,6 +136,7 @@ class Drain:
         told: Told = lambda _: None,
         copies: Copies | None = None,
         evacuated: Iterable[str] = (),
+        page_size: int = 500,
     ) -> None:
         self.node = node
         self.options = options
@@ -153,7 +153,7 @@ class Drain:
         self._reflectors = (
             Reflector(
                 client, PODS, DRAIN_POD_PROJECTION, self._pods, rng=rng,
-                fields=f"spec.nodeName={node}", labels=selector,
+                fields=f"spec.nodeName={node}", labels=selector, page_size=page_size,
             ),
             Reflector(client, BUDGETS, BUDGET_PROJECTION, self._budgets, rng=rng),
         )  # fmt: skip
@@ -174,7 +174,8 @@ class Drain:
 
     async def run(self, *, keep: bool = False) -> DrainState:
         """Until it is drained, or refused by its options; with ``keep`` until it is cancelled, and
-        whoever comes later is asked to leave too. Raises ``TooLate`` when its permit is over."""
+        whoever comes later is asked to leave too. Raises ``TooLate`` when its permit is over, and
+        without ``keep`` what the API says to whoever may not look."""
         async with Tasks(f"drain {self.node}") as tasks:
             for reflector in self._reflectors:
                 tasks.spawn(reflector.run(), name="watch")
@@ -187,6 +188,9 @@ class Drain:
                         return self.state
                 else:
                     pause = _SOON
+                    trouble = self._reflectors[0].trouble
+                    if not keep and isinstance(trouble, Terminal):
+                        raise trouble
                 await self._wait(pause)
 
     def poke(self) -> None:
@@ -543,21 +547,6 @@ class Drain:
         except ApiError as error:
             return DrainReason.EvacuationGoesOn.because(because=str(error).rstrip("."), **about)
         return DrainReason.EvacuationCancelled.because(**about)
-
-
-async def foresee(client: KubeClient, node: str, options: DrainOptions, *, wall: WallClock) -> Plan:
-    """What a drain would do, by one look; nobody is asked anything. Raises ``KubeError``."""
-    page = await read_node_pods(client, node, selector=options.pod_selector)
-    pods = page.rows
-    return plan(
-        node,
-        pods,
-        options=options,
-        budgets=await read_budgets(client),
-        guests=await read_guests(client, (pod.guest for pod in pods if pod.guest)),
-        daemons=await read_daemons(client, (pod.daemon for pod in pods)),
-        now=wall.now(),
-    )
 
 
 def refusal_of(error: KubeError) -> Refusal:

@@ -21,6 +21,7 @@ Rules:
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
@@ -35,10 +36,12 @@ from backstay.apis.maintenance import (
     NodeMaintenance,
     maintenance_row,
 )
-from backstay.control.drain import Copies, Drain, Leave, foresee
+from backstay.control.drain import Copies, Drain, Leave
+from backstay.control.foresight import foresee
 from backstay.decide import maintenance as decide
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
+from backstay.kube.discovery import serves
 from backstay.kube.errors import KubeError, NotFound, TooLate
 from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Term
@@ -51,7 +54,8 @@ from backstay.model.labels import DRAIN_TAINT
 from backstay.model.maintenance import Marks, marks_of
 from backstay.model.policy import Job, Ownership, Policy
 from backstay.model.reasons import Why
-from backstay.record.maintenances import MaintenanceBook
+from backstay.record.maintenances import MaintenanceBook, is_alarming
+from backstay.record.metrics import Metrics
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.tasks import Tasks
 from backstay.sources.nodes import NodeSource
@@ -110,8 +114,28 @@ class MaintenanceLoop:
         self._drain = drain
         self._copies = copies
         self._tasks: Tasks | None = None
+        self._asked = 0
+        """How often drains that are over have asked."""
         self._one_at_a_time = asyncio.Lock()
         nodes.cache.subscribe(self._node_changed)
+
+    # What it says of itself
+
+    def measure(self, metrics: Metrics) -> None:
+        standing = Counter(why.code for why in self.book.standing.values())
+        blockers = Counter(
+            b.why.code for r in self.running.values() for b in r.drain.state.blockers
+        )
+        metrics.maintenances.set_all({code: float(n) for code, n in standing.items()})
+        metrics.drain_blockers.set_all({code: float(n) for code, n in blockers.items()})
+        under_way = sum(running.drain.requests for running in self.running.values())
+        metrics.drain_requests.reached(self._asked + under_way)
+
+    def notes(self) -> Iterator[str]:
+        """What waits for somebody."""
+        if self.trouble:
+            yield f"{self.trouble[0].upper()}{self.trouble[1:]}."
+        yield from (why.sentence for why in self.book.standing.values() if is_alarming(why))
 
     # What may be a reason to look
 
@@ -156,11 +180,13 @@ class MaintenanceLoop:
             await asyncio.sleep(_ABSENT)
 
     async def _is_served(self) -> bool:
+        """Where the kind is not there, one who may not list it hears that he may not. Whether it
+        is there everybody may know."""
         try:
+            if not await serves(self._client, NODE_MAINTENANCES):
+                self.trouble = ""
+                return False
             await self._client.list(NODE_MAINTENANCES, limit=1)
-        except NotFound:
-            self.trouble = ""
-            return False
         except KubeError as error:
             self.trouble = f"node maintenances cannot be read: {error}"
             return False
@@ -176,6 +202,9 @@ class MaintenanceLoop:
         )
         self.queue = queue
         self.rows.subscribe(self._changed)
+        for node in self._nodes.cache:
+            if (marks := marks_of(node.maintenance)) is not None and marks.name:
+                queue.add(marks.name)
         try:
             async with Tasks("maintenance") as tasks:
                 self._tasks = tasks
@@ -187,15 +216,19 @@ class MaintenanceLoop:
                         return working.result()
         finally:
             self.queue = self._tasks = None
+            self._asked += sum(running.drain.requests for running in self.running.values())
             self.running.clear()
+            self.book.begin()
 
     async def _act(self, term: Term, name: str) -> Result:
         """One look at one maintenance, and whatever is missing."""
         row = await self._read(name)
         if row is None:
             await self._forget(name)
+            await self._clear_up(name, None, term)
             return Done()
         await self._stop_others(row)
+        await self._clear_up(name, row, term)
         if row.deleting:
             return await self._end(row, term)
         policy = self._operator.policy
@@ -365,6 +398,7 @@ class MaintenanceLoop:
             return None
         running.task.cancel()
         await asyncio.wait([running.task])
+        self._asked += running.drain.requests
         return running.drain
 
     async def _stop_others(self, row: MaintenanceRow) -> None:
@@ -378,7 +412,7 @@ class MaintenanceLoop:
 
     async def _forget(self, name: str) -> None:
         known = {each.uid for each in self.rows if each.key != name}
-        for uid in [uid for uid in self.running if uid not in known]:
+        for uid in {*self.running, *self.book.standing} - known:
             await self._stop(uid)
             self.book.forget(uid)
 
@@ -408,6 +442,21 @@ class MaintenanceLoop:
         self.book.removed(row)
         self.book.forget(row.uid)
         return Done()
+
+    async def _clear_up(self, name: str, row: MaintenanceRow | None, term: Term) -> None:
+        """Of one of that name that somebody has removed with its finalizer: its marks are still
+        ours, and nobody else takes them off. Whoever maintains that node now inherits them."""
+        for node in list(self._nodes.cache):
+            marks = marks_of(node.maintenance)
+            if marks is None or marks.name != name or (row and row.uid == marks.maintenance):
+                continue
+            if any(each.node == node.key and not each.deleting for each in self.rows):
+                continue
+            uid = marks.maintenance
+            await cordons.give_back(
+                self._client, node.key, maintenance=uid, inherits=False, leave=term.require
+            )
+            _log.info("%s was given back: its maintenance %s is gone", node.key, name)
 
     async def _take_back(self, row: MaintenanceRow, drain: Drain | None, term: Term) -> None:
         if drain is None:

@@ -7,16 +7,15 @@ from typing import Any, cast
 
 import msgspec
 
-from backstay.act import evictions
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.maintenance import MaintenanceRow
 from backstay.control.drain import Drain, Leave
 from backstay.control.maintenance import MaintenanceLoop
 from backstay.decide.drain import plan
-from backstay.kube.calls import write
+from backstay.kube.calls import Preconditions, write
 from backstay.kube.client import KubeClient
 from backstay.kube.lease import Term
-from backstay.kube.resource import NODES, Resource
+from backstay.kube.resource import NODES, PODS, Resource
 from backstay.model.drain import Blocker, DaemonSight, Plan, Planned, PodSight
 from backstay.model.labels import MANAGER
 from backstay.model.maintenance import Marks
@@ -35,7 +34,10 @@ _SUBRESOURCES = Resource(
 
 class ByDeletion(Drain):
     async def request(self, pod: PodSight, not_after: float | None) -> None:
-        await evictions.delete(self._client, pod, not_after=not_after)
+        exactly: Preconditions = {"uid": pod.uid}
+        await self._client.delete(
+            PODS, pod.name, namespace=pod.namespace, conditions=exactly, not_after=not_after
+        )
 
 
 class WithoutUid(Drain):
@@ -45,7 +47,10 @@ class WithoutUid(Drain):
 
 class WithoutGrace(Drain):
     async def request(self, pod: PodSight, not_after: float | None) -> None:
-        await evictions.evict(self._client, pod, grace=0, not_after=not_after)
+        exactly: Preconditions = {"uid": pod.uid, "grace": 0}
+        await self._client.evict(
+            pod.name, namespace=pod.namespace, conditions=exactly, not_after=not_after
+        )
 
 
 class Restarting(Drain):

@@ -127,7 +127,7 @@ LAST_COPY = Scenario(
     steps=(
         Step(at=2, do=Do.CUT_REPLICATION, node="n1", peer="n2"),
         Step(at=2, do=Do.CUT_REPLICATION, node="n1", peer="n3"),
-        _n2(20, Do.MAINTAIN),
+        _n2(30, Do.MAINTAIN),
     ),
-    until=100,
+    until=60,
 )

@@ -130,7 +130,9 @@ class DrainsEnd:
         left = [pod for pod in self._pods(name) if _is_to_leave(pod)]
         for pod in left:
             about, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
-            if about not in named:
+            # What holds plugged disks goes with its launcher.
+            owners = {each["uid"] for each in pod["metadata"].get("ownerReferences") or ()}
+            if not named & {about, *owners}:
                 yield (
                     ("named", about),
                     f"{pod_name} is left on {name}, and nothing is said of what is in its way",

@@ -220,6 +220,16 @@ def not_ours_in_a_maintenance(asked: Asked, witness: Witness) -> str | None:
     return f"the finalizers of {name} were to be changed" if others and live else None
 
 
+def calls_off(asked: Asked, witness: Witness) -> bool:
+    """Whether KubeVirt is to forget that a guest was to leave a node, where a drain of ours can
+    have asked for that."""
+    if (asked.storage, asked.subresource) != (INSTANCES.label, "evacuate/cancel"):
+        return False
+    vmi = witness.stored(INSTANCES.label, asked.key[1], asked.key[0]) or {}
+    leaves = str((vmi.get("status") or {}).get("evacuationNodeName") or "")
+    return not leaves or witness.maintenances.was_asked_for(leaves)
+
+
 # I11, I12
 
 

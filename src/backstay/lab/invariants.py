@@ -70,6 +70,7 @@ from backstay.lab.address_rules import one_address
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.copies import places, was_accepted
 from backstay.lab.drain_rules import (
+    calls_off,
     comes_back,
     gives_back,
     not_ours_in_a_maintenance,
@@ -369,6 +370,8 @@ def _not_ours_to_ask(asked: Asked, witness: Witness) -> str | None:
     if asked.method in _ALLOWED.get(asked.storage, ()) or asked.evicts:
         return None
     if (asked.storage, asked.subresource) == (CONFIRMATIONS.label, "status"):
+        return None
+    if calls_off(asked, witness):
         return None
     return f"{asked.method} of {asked.storage} {name} was asked for, which is not ours"
 

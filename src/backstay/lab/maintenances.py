@@ -95,6 +95,10 @@ class Maintenances:
             for each in self._asking.values()
         )
 
+    def was_asked_for(self, node: str) -> bool:
+        """Whether somebody ever did."""
+        return any(each.node == node for each in self._asking.values())
+
     def was_put_by_us(self, node: str, part: Part) -> bool | None:
         """None where nobody can say."""
         return self._ours.get((node, part))

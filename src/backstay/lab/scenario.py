@@ -88,6 +88,9 @@ class Budget(_Part, frozen=True, kw_only=True):
     max_unavailable: int | None = None
 
 
+USUAL_GRACE = 30
+
+
 class Vm(_Part, frozen=True, kw_only=True):
     """``node`` is where it runs at first; ``pinned`` means that it may run nowhere else.
     ``hotplug`` are disks that are plugged in while it runs; ``addresses`` are asked for by name.
@@ -112,13 +115,14 @@ class Vm(_Part, frozen=True, kw_only=True):
 
 class StatefulSet(_Part, frozen=True, kw_only=True):
     """Its replicas ``db-0``, ``db-1`` and so on are workloads of their own. ``host_path`` is where
-    on its node each of them writes as well."""
+    on its node each of them writes as well, ``grace`` how many seconds it is given to end."""
 
     name: str
     replicas: int = 1
     node: str = ""
     claims: tuple[Claim, ...] = (Claim.SHARED,)
     host_path: str = ""
+    grace: int = USUAL_GRACE
     labels: dict[str, str] = {}
     storage_class: str = USUAL_CLASS
     budget: Budget | None = None

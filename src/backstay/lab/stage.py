@@ -19,6 +19,7 @@ from backstay.lab.cluster import NAMESPACE, PATIENCE, VAULT, LabCluster
 from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.scenario import (
     API_SERVER,
+    USUAL_GRACE,
     VIRT_CONTROLLER,
     Claim,
     Deployment,
@@ -317,6 +318,8 @@ def _stateful_set(wanted: StatefulSet) -> Json:
     if wanted.host_path:
         volume = {"name": "host", "hostPath": {"path": wanted.host_path}}
         body["spec"]["template"]["spec"]["volumes"] = [volume]
+    if wanted.grace != USUAL_GRACE:
+        body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = wanted.grace
     body["spec"] |= {
         "serviceName": wanted.name,
         "podManagementPolicy": "Parallel",

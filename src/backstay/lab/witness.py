@@ -536,13 +536,13 @@ def _owns_taints(entry: Json) -> bool:
 
 
 def _of_kubevirt(inbound: Inbound, user: str, now: float) -> Asked | None:
-    """What virt-api is asked to do with a VM, which is no object of the API's own."""
+    """What virt-api is asked to do with a guest, which is no object of the API's own."""
     match inbound.path.strip("/").split("/"):
-        case ["apis", "subresources.kubevirt.io", _, "namespaces", namespace, plural, name, verb]:
+        case ["apis", "subresources.kubevirt.io", _, "namespaces", namespace, plural, name, *verb]:
             sent = left_at()
             return Asked(
                 now, now if sent is None else sent, user, inbound.method,
-                f"{plural}.kubevirt.io", (namespace, name), verb, _body(inbound),
+                f"{plural}.kubevirt.io", (namespace, name), "/".join(verb), _body(inbound),
             )  # fmt: skip
     return None
 

@@ -46,6 +46,17 @@ class ResourceSight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     view: str = ""
 
 
+class DiskSight(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica that has a disk: the state of each of its volumes, in DRBD's words, as far as it is
+    known, and the peers that it has a connection to, as it sees that itself. Names are in lower
+    case."""
+
+    resource: str
+    node: str
+    states: tuple[str | None, ...] = ()
+    connected: frozenset[str] | None = None
+
+
 class Unheard(msgspec.Struct, frozen=True):
     """Why LINSTOR has nothing to say at present of the volumes of a driver; empty means of any."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from backstay.apis.maintenance import NODE_MAINTENANCES, MaintenanceRow
 from backstay.kube.client import KubeClient
-from backstay.kube.events import EventRecorder, ObjectRef
+from backstay.kube.events import EventRecorder, EventType, ObjectRef
 from backstay.kube.resource import NODES
 from backstay.model.drain_reasons import DrainReason
 from backstay.model.labels import MANAGER
@@ -51,7 +51,14 @@ class MaintenanceBook:
         self._wall = wall
         self._written: dict[str, MaintenanceStatus] = {}
         """What was written last, by uid. What the API keeps of it may be less."""
+        self.standing: dict[str, Why] = {}
+        """How each stands, as it was last told."""
         self._said: dict[str, Why] = {}
+
+    def begin(self) -> None:
+        """Of a term: what others have written meanwhile is not known."""
+        for kept in (self._written, self.standing, self._said):
+            kept.clear()
 
     def known(self, row: MaintenanceRow) -> MaintenanceStatus:
         """As it was written last, by us or by whoever came before us."""
@@ -61,6 +68,7 @@ class MaintenanceBook:
         self, row: MaintenanceRow, status: MaintenanceStatus, *, not_after: float
     ) -> None:
         """Raises ``Conflict`` if it is another of that name by now."""
+        self.standing[row.uid] = Why(status.code, status.sentence, status.next)
         if _is_alike(self.known(row), status):
             return
         now = time_text(self._wall.now())
@@ -87,11 +95,11 @@ class MaintenanceBook:
             return
         self._said[row.uid] = why
         message = f"{why.sentence} NEXT: {why.next}" if why.next else why.sentence
-        kind = "Warning" if why.code in _ALARMING else "Normal"
+        kind: EventType = "Warning" if is_alarming(why) else "Normal"
         for about in _about(row, node_uid):
             self._events.record(
                 about=about,
-                type="Warning" if kind == "Warning" else "Normal",
+                type=kind,
                 reason=why.code,
                 message=message,
             )
@@ -118,8 +126,13 @@ class MaintenanceBook:
         self._events.record(about=about, type="Normal", reason=reason, message=message)
 
     def forget(self, uid: str) -> None:
-        self._written.pop(uid, None)
-        self._said.pop(uid, None)
+        for kept in (self._written, self.standing, self._said):
+            kept.pop(uid, None)
+
+
+def is_alarming(why: Why) -> bool:
+    """Whether it waits for somebody."""
+    return why.code in _ALARMING
 
 
 def _about(row: MaintenanceRow, node_uid: str) -> tuple[ObjectRef, ...]:

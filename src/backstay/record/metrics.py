@@ -194,6 +194,15 @@ class Metrics:
         self.held = gauge(
             "backstay_workloads_held", "Workloads that are down and held, by reason.", "code"
         )
+        self.maintenances = gauge(
+            "backstay_maintenances", "Node maintenances, by how they stand.", "code"
+        )
+        self.drain_blockers = gauge(
+            "backstay_drain_blockers", "What is in the way of drains, by reason.", "code"
+        )
+        self.drain_requests = counter(
+            "backstay_drain_requests_total", "How often pods were asked to leave a node."
+        )
         self.decisions = counter(
             "backstay_decisions_total", "Decisions about workloads that changed.", "code", "action"
         )

@@ -108,10 +108,6 @@ _BY_KIND = (
         (Job.FAILOVER, Job.FENCING), "machinehealthchecks.machine.openshift.io",
     ),
     _ByKind(
-        "Node Maintenance Operator", "cordons and drains nodes",
-        (Job.MAINTENANCE,), "nodemaintenances.nodemaintenance.medik8s.io",
-    ),
-    _ByKind(
         "Rook", "fences the storage of nodes that are out of service",
         (Job.FENCING,), "cephclusters.ceph.rook.io",
     ),
@@ -131,6 +127,11 @@ _BY_SETTING = (
 )  # fmt: skip
 
 _BY_IMAGE = (
+    # Its kind says nothing: we serve that, too.
+    _ByImage(
+        "Node Maintenance Operator", "cordons and drains nodes",
+        (Job.MAINTENANCE,), "node-maintenance-operator",
+    ),
     _ByImage(
         "Piraeus HA controller", "deletes pods whose volumes have lost their node",
         (Job.FAILOVER, Job.DETACH), "piraeus-ha-controller",

@@ -72,6 +72,7 @@ class LinstorSource:
         interval: float,
         patience: float,
     ) -> None:
+        self.client = linstor
         self.promotions = promotions
         self._linstor = linstor
         self._nodes = nodes

@@ -31,6 +31,7 @@ from urllib.parse import quote, urlencode
 from backstay.drivers.linstor import wire
 from backstay.drivers.linstor.access import Access
 from backstay.drivers.linstor.credentials import Credentials
+from backstay.drivers.linstor.disks import disks_from
 from backstay.drivers.linstor.errors import (
     Garbled,
     LinstorError,
@@ -50,6 +51,7 @@ from backstay.drivers.linstor.wire import (
     Satellite,
 )
 from backstay.kube.access import Grant
+from backstay.model.drbd import DiskSight
 from backstay.seam import waiting
 from backstay.seam.errors import ConnectionLost, TlsFailed, TransportError
 from backstay.seam.files import Files
@@ -138,6 +140,14 @@ class Linstor:
     async def satellites(self, *, timeout: float = TIMEOUT) -> tuple[Satellite, ...]:
         """All nodes, with or without replicas."""
         return await self._ask("/v1/nodes", wire.satellites_from, deadline=_in(timeout))
+
+    async def disks(
+        self, *, nodes: Iterable[str] = (), resources: Iterable[str] = (), timeout: float = TIMEOUT
+    ) -> tuple[DiskSight, ...]:
+        """Which replicas have the data: those of these nodes, or of these resources."""
+        asked = [*(("nodes", name) for name in nodes), *(("resources", name) for name in resources)]
+        path = f"/v1/view/resources?{urlencode(asked)}"
+        return await self._ask(path, disks_from, deadline=_in(timeout))
 
     async def version(self, *, of: str | None = None, timeout: float = TIMEOUT) -> str:
         """Of whichever controller answers, or of this one."""

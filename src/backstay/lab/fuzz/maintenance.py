@@ -103,18 +103,13 @@ def drained_and_given_back(scene: Scene) -> Iterator[Step]:
     yield _first(at + dice.between(45, 70), Do.END_MAINTENANCE)
 
 
-def blocked(scene: Scene) -> Iterator[Step]:
-    """For good, or until somebody uncordons it, in vain."""
-    dice, at = scene.dice, scene.beginning()
+def blocked_for_long(scene: Scene) -> Iterator[Step]:
+    """Until it must have been told by what. Perhaps somebody uncordons it meanwhile, in vain."""
+    dice, at = scene.dice, scene.dice.between(0, 3)
     yield _first(at, Do.MAINTAIN)
     if dice.happens(0.3):
         yield _first(at + dice.between(5, 60), Do.UNCORDON)
-
-
-def unblocked(scene: Scene) -> Iterator[Step]:
-    at = scene.beginning()
-    yield _first(at, Do.MAINTAIN)
-    yield _unstuck(at + scene.dice.between(10, 35))
+    yield _unstuck(at + dice.between(106, 112))
 
 
 def ended_early(scene: Scene) -> Iterator[Step]:
@@ -129,18 +124,14 @@ def ended_early(scene: Scene) -> Iterator[Step]:
 
 
 def people_want_something_else(scene: Scene) -> Iterator[Step]:
-    """They disarm us, let us only observe, or give the job away."""
+    """They disarm us, or give the job away."""
     dice, at = scene.dice, scene.beginning()
     yield _first(at, Do.MAINTAIN)
     at += dice.between(3, 15)
-    match dice.pick((Do.DISARM, Do.DISARM, Do.OBSERVE, Do.CONFIGURE)):
-        case Do.DISARM:
-            changed = step(at, Do.DISARM, seconds=rounded(dice.between(30, 90)))
-        case Do.CONFIGURE:
-            changed = step(at, Do.CONFIGURE, config={"owners": {"maintenance": "Off"}})
-        case change:
-            changed = step(at, change)
-    yield changed
+    if dice.happens(0.7):
+        yield step(at, Do.DISARM, seconds=rounded(dice.between(30, 90)))
+    else:
+        yield step(at, Do.CONFIGURE, config={"owners": {"maintenance": "Off"}})
     yield _unstuck(at + dice.between(3, 15))
     if dice.happens(0.5):
         yield step(at + dice.between(20, 40), Do.ARM)
@@ -191,7 +182,8 @@ def dies_while_it_is_drained(scene: Scene) -> Iterator[Step]:
 
 
 def others_are_drained_too(scene: Scene) -> Iterator[Step]:
-    """Two nodes, or one that is asked for twice; or the API is restored meanwhile."""
+    """Two nodes, or one that is asked for twice; perhaps the API is restored meanwhile, or we are
+    to observe and no more."""
     dice, at = scene.dice, scene.beginning()
     yield step(at, Do.BACK_UP)
     yield _first(at + 1, Do.MAINTAIN)
@@ -199,15 +191,31 @@ def others_are_drained_too(scene: Scene) -> Iterator[Step]:
     if dice.happens(0.4):
         yield _amid(scene, step(at + dice.between(3, 30), Do.ROLL_BACK))
         yield step(at + dice.between(35, 50), Do.ARM)
+    elif dice.happens(0.3):
+        yield _amid(scene, step(at + dice.between(3, 30), Do.OBSERVE))
     yield _unstuck(at + dice.between(20, 60))
     if dice.happens(0.5):
         yield _first(at + dice.between(20, 90), Do.END_MAINTENANCE)
 
 
+def amid(others: Weighted[Story]) -> Story:
+    """A drain in the midst of two stories that can happen to anybody."""
+
+    def story(scene: Scene) -> Iterator[Step]:
+        dice, at = scene.dice, scene.beginning()
+        yield _first(at, Do.MAINTAIN)
+        yield _unstuck(at + dice.between(0, 40))
+        if dice.happens(0.5):
+            yield _first(at + dice.between(20, 60), Do.END_MAINTENANCE)
+        for _ in range(2):
+            yield from weighted(dice, others)(scene)
+
+    return story
+
+
 STORIES: Weighted[Story] = [
     (1, drained_and_given_back),
-    (1, blocked),
-    (1, unblocked),
+    (1, blocked_for_long),
     (1, ended_early),
     (1, people_want_something_else),
     (1, cordoned_by_somebody),

@@ -198,6 +198,9 @@ THEMES: tuple[Theme, ...] = (
         "replicated volumes", 9, replication.world, replication.STORIES, mixed=0.1,
         loss=replication.LOSS,
     ),
-    Theme("maintenance", 2, maintenance.world, maintenance.STORIES, mixed=0.3),
+    Theme(
+        "maintenance", 2, maintenance.world,
+        [*maintenance.STORIES, (1, maintenance.amid(FOREIGN))],
+    ),
     Theme("everything", 1, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip

@@ -13,6 +13,9 @@ Once               refused                              becomes Halted   refused
 Halted             becomes Always                       refused          refused
 =================  ===================================  ===============  ==============
 
+``PUT .../virtualmachineinstances/NAME/evacuate/cancel`` has a guest forget that it was to leave its
+node; a migration that is there already goes on.
+
 What is asked for stands in the VM's ``status.stateChangeRequests`` until the VM controller has
 seen to it. Asking says that start failures are forgotten.
 """
@@ -74,6 +77,14 @@ class Lifecycle:
                     raise method_not_allowed()
                 actions[verb](namespace, name)
                 return Answer(status=202)
+            case [
+                "apis", _, version, "namespaces", namespace, "virtualmachineinstances", name,
+                "evacuate", "cancel",
+            ] if version in _VERSIONS:  # fmt: skip
+                if inbound.method != "PUT":
+                    raise method_not_allowed()
+                self.cancel_evacuation(namespace, name)
+                return Answer(status=202)
         raise nothing_there(SUBRESOURCES)
 
     def start(self, namespace: str, name: str) -> None:
@@ -128,6 +139,14 @@ class Lifecycle:
             "metadata": {"generateName": "kubevirt-migrate-vm-"}, "spec": {"vmiName": name},
         }  # fmt: skip
         self._operations.create(self._target(MIGRATIONS, namespace, ""), made, _WRITE)
+
+    def cancel_evacuation(self, namespace: str, name: str) -> None:
+        def stays(obj: Object) -> Object:
+            status = obj.get("status") or {}
+            left = {key: value for key, value in status.items() if key != "evacuationNodeName"}
+            return {**obj, "status": left}
+
+        self._operations.patch(self._target(VMIS, namespace, name), stays, _WRITE)
 
     def _find(self, namespace: str, name: str) -> tuple[Object, Object | None]:
         vm = self._operations.find(self._target(VMS, namespace, name)).object
