@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from backstay.drivers.power import PowerFailed, PowerReading
 from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.nodes.nodestatus import system_uuid
 
 
 class Bmcs:
@@ -34,7 +35,7 @@ class Bmcs:
         if node in self.silent:
             raise PowerFailed("it cannot be reached (TimedOut)")
         on = self._cluster.nodes[node].boot_id is not None
-        uuid = self.uuids.get(node, node)
+        uuid = self.uuids.get(node, system_uuid(node))
         return PowerReading(on=on, uuid=uuid, detail=f"its power is {'On' if on else 'Off'}")
 
     async def switch_off(self, node: str, *, not_after: float) -> None:

@@ -37,6 +37,7 @@ from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.linstor_rules import is_replaceable
 from backstay.lab.policy_rules import OURS, owner_of, wants_more_than_a_word
+from backstay.lab.powers import POWER
 from backstay.lab.terms import NOBODYS, Term, term_of
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model import labels
@@ -326,7 +327,7 @@ class Repetition:
     """The promise not to do the same over and over."""
 
     def __init__(self, *, factor: float = 1.0) -> None:
-        self.about = About(requests=frozenset({PODS.label, NODES.label, INCIDENTS.label}))
+        self.about = About(requests=frozenset({PODS.label, NODES.label, INCIDENTS.label, POWER}))
         self._window = _MINUTE * factor
         self._deeds: dict[tuple[str, ...], deque[float]] = {}
 
@@ -346,6 +347,8 @@ def _deeds(asked: Asked) -> Iterator[tuple[str, ...]]:
     body, name = asked.body, asked.key[1]
     if asked.storage == PODS.label:
         yield "delete", *asked.key
+    elif asked.storage == POWER:
+        yield "switch", name, asked.subresource
     elif asked.storage == NODES.label:
         taints = (body.get("spec") or {}).get("taints") or ()
         on = any(each.get("key") == labels.TAINT for each in taints)

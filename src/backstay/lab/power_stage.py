@@ -13,6 +13,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.resource import NODES
 from backstay.lab.power_spec import BmcSpec, BmcsSpec, How
 from backstay.lab.witness import Witness
+from backstay.model.labels import DRAIN_TAINT
 from backstay.seam import Seams
 from backstay.seam.files import Files
 from backstay.seam.serve import ServerTls
@@ -24,8 +25,6 @@ from backstay.sim.nodes.node import Node
 DIRECTORY = "/etc/backstay/redfish"
 """Where controllers find who to ask, and as whom."""
 
-DRAIN_TAINT = "medik8s.io/drain"
-"""On a node that is in maintenance."""
 
 _PROGRAM = "redfish"
 _PORT = 443

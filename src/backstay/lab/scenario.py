@@ -36,6 +36,7 @@ import msgspec
 import yaml
 
 from backstay.lab.linstor_spec import USUAL_CLASS, LinstorSpec, What
+from backstay.lab.power_spec import TIMED, BmcsSpec, How
 from backstay.lab.verbs import After as After
 from backstay.lab.verbs import Do as Do
 from backstay.model.policy import Mode
@@ -205,6 +206,7 @@ _OF_SATELLITES = frozenset({
     Do.SERVE_EXPORTS,
 })  # fmt: skip
 _LINSTOR_VERBS = _BETWEEN_TWO | _OF_SATELLITES | {Do.LINSTOR}
+_POWER_VERBS = frozenset({Do.BMC, Do.SWITCH_OFF, Do.SWITCH_ON})
 
 _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys(
@@ -213,6 +215,7 @@ _NEEDS: Mapping[Do, str] = {
             Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
             Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.FENCE, Do.CORDON,
             Do.UNCORDON, Do.FLAP, Do.SLOW_DOWN, Do.SET_CLOCK, *_BETWEEN_TWO, *_OF_SATELLITES,
+            *_POWER_VERBS, Do.PUT_IN_MAINTENANCE, Do.TAKE_OUT_OF_MAINTENANCE,
         ),
         "node",
     ),
@@ -248,6 +251,7 @@ class Step(_Part, frozen=True, kw_only=True):
     workload: str = ""
     peer: str = ""
     what: What | None = None
+    how: How | None = None
     config: dict[str, Any] = {}
     seconds: float = 0.0
     times: int = 1
@@ -273,6 +277,7 @@ class Expect(_Part, frozen=True, kw_only=True):
     ``taints``: nodes with our taint. ``open``: nodes with an open incident. ``says``: codes that
     some incident told of, in any order. ``addresses``: what each of these really has. ``breaches``:
     invariants that break. ``risk``: whether two copies run because a person was wrong.
+    ``without_power``: nodes that have none. ``powered_on``: nodes that we have switched on.
     """
 
     recovered: tuple[str, ...] | None = None
@@ -285,6 +290,8 @@ class Expect(_Part, frozen=True, kw_only=True):
     addresses: dict[str, tuple[str, ...]] | None = None
     breaches: tuple[str, ...] = ()
     risk: bool = False
+    without_power: tuple[str, ...] | None = None
+    powered_on: tuple[str, ...] | None = None
 
 
 class Scenario(_Part, frozen=True, kw_only=True):
@@ -296,7 +303,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
     ``virt-controller`` (then there is none elsewhere, and they agree on who works). ``kubevirt`` is
     its version. With ``csi_addons`` the storage can be told to refuse nodes, which with
     ``storage_network`` it knows by addresses of another network than theirs; and with
-    ``provider`` somebody can be asked whether a machine is on."""
+    ``provider`` somebody can be asked whether a machine is on; with ``bmcs`` each machine can be,
+    and be switched off and on."""
 
     name: str
     question: str
@@ -312,6 +320,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     storage_network: bool = False
     linstor: LinstorSpec | None = None
     provider: bool = False
+    bmcs: BmcsSpec | None = None
     kubevirt: str = "v1.9.0"
     policy: PolicySpec = PolicySpec()
     controllers: int = 1
@@ -422,6 +431,8 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "storageNetwork", "only with csiAddons does anybody go by it"
     yield from _names(scenario)
     yield from _wrong_linstor(scenario)
+    for field, wrong in scenario.bmcs.wrongs(scenario.nodes) if scenario.bmcs else ():
+        yield f"bmcs.{field}", wrong
     yield from _wrong_hosts(scenario)
     for number, step in enumerate(scenario.steps):
         for field, wrong in _wrong_step(step, scenario):
@@ -512,7 +523,8 @@ def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
 def _wrong_numbers(step: Step) -> Iterator[tuple[str, str]]:
     if step.after_writes < 0:
         yield "afterWrites", "it is a number of writes, and cannot be negative"
-    if step.do in (Do.DISARM, Do.FLAP, Do.RELEASE_STORM) and step.seconds <= 0:
+    timed = step.do in (Do.DISARM, Do.FLAP, Do.RELEASE_STORM) or step.how in TIMED
+    if timed and step.seconds <= 0:
         yield "seconds", f"{step.do} needs to know for how long"
     if not 1 <= step.times <= _MOST_TIMES:
         yield "times", f"it is to be between 1 and {_MOST_TIMES}"
@@ -527,6 +539,10 @@ def _wrong_verb(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "do", f"{step.do} needs calico"
     if step.do in _LINSTOR_VERBS and scenario.linstor is None:
         yield "do", f"{step.do} needs linstor"
+    if step.do in _POWER_VERBS and scenario.bmcs is None:
+        yield "do", f"{step.do} needs bmcs"
+    if (step.how is not None) is not (step.do is Do.BMC):
+        yield "how", f"{step.do} {'has none' if step.how else 'needs one'}"
     if (step.what is not None) is not (step.do is Do.LINSTOR):
         yield "what", f"{step.do} {'has none' if step.what else 'needs one'}"
     if bool(step.config) is not (step.do is Do.CONFIGURE):
@@ -546,6 +562,8 @@ def _expectations(scenario: Scenario) -> Iterator[tuple[str, str]]:
         ("down", "workload", expect.down or (), workloads),
         ("taints", "node", expect.taints or (), scenario.nodes),
         ("open", "node", expect.open or (), scenario.nodes),
+        ("withoutPower", "node", expect.without_power or (), scenario.nodes),
+        ("poweredOn", "node", expect.powered_on or (), scenario.nodes),
     )
     for field, kind, given, names in known:
         for name in given:

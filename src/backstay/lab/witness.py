@@ -51,6 +51,7 @@ from backstay.sim.api.store import Commit, Key, Store
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.doorkeeper import prompt
 from backstay.sim.fate import left_at
+from backstay.sim.linstor.storage import Linstor
 from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.truth import Entry, Running, Truth, What
 
@@ -114,6 +115,8 @@ class Witness:
     store: Store
     """From ``front`` on."""
     truth: Truth
+    linstor: Linstor | None = None
+    """What replicates volumes here, if anything does."""
     machines: Mapping[str, Node]
     """The nodes themselves, by name; like the truth, from ``attend`` on."""
     _now: Callable[[], float]
