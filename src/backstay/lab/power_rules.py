@@ -10,14 +10,16 @@ for long, nobody keeps it from us, and it is no storm.
   there, and only where one of ours had announced ``off``.
 * **LastCopy**: what has the last good copy of a volume that somebody waits for is not switched off.
 
-What was on its way for longer than ``_UNDER_WAY`` nobody can answer for: whoever gives up on a
-request resets its connection, and no network keeps what was sent on it for so long.
+A request can leave until its sender's term ends, and whoever sent it waits for it for a while
+(``DEADLINE``). What lands later than both, nobody who switches on can have waited for: it is the
+network that has kept it, after its sender had given it up.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.drivers.power import DEADLINE
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.policy_rules import kept_by_a_policy
 from backstay.lab.powers import POWER
@@ -32,8 +34,6 @@ Json = Mapping[str, Any]
 OFF_STEP, ON_STEP = "PowerOff", "PowerOn"
 _STEPS = {Reset.OFF.value: OFF_STEP, Reset.ON.value: ON_STEP}
 _KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
-_UNDER_WAY = 22.0
-"""Seconds from when it leaves until nothing can come of a request any more."""
 
 
 def asks_to_switch(happening: Happening) -> bool:
@@ -66,7 +66,7 @@ def power_order(happening: Happening, witness: Witness) -> str | None:
 
 
 def _off_after_on(asked: Asked, node: str, boot: str, witness: Witness) -> str | None:
-    if asked.at - asked.sent > _UNDER_WAY * witness.factor:
+    if asked.at > witness.terms.ended(asked.user, asked.sent) + DEADLINE:
         return None
     for before in witness.powers.before(node, boot, on=True):
         since = asked.at - before.at
