@@ -1,7 +1,7 @@
 """Power devices of the nodes of an embedded cluster, which do what they are told, or do not."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from backstay.drivers.power import PowerFailed, PowerReading
 from backstay.sim.cluster.embedded import EmbeddedCluster
@@ -19,7 +19,7 @@ class Bmcs:
         self.uuids: dict[str, str] = {}
         self.known: frozenset[str] | None = None
         self.wrong: tuple[str, ...] = ()
-        self.before_off: Callable[[], None] = lambda: None
+        self.after_off: Callable[[], Awaitable[None]] | None = None
         self.sights = 0
         self._cluster = cluster
 
@@ -39,10 +39,11 @@ class Bmcs:
         return PowerReading(on=on, uuid=uuid, detail=f"its power is {'On' if on else 'Off'}")
 
     async def switch_off(self, node: str, *, not_after: float) -> None:
-        self.before_off()
         self._note("off", node, not_after)
         if node not in self.stuck:
             self._cluster.nodes[node].kill()
+        if self.after_off is not None:
+            await self.after_off()
 
     async def switch_on(self, node: str, *, not_after: float) -> None:
         self._note("on", node, not_after)

@@ -44,9 +44,6 @@ _WORTH_SAYING = frozenset(
         PowerReason.LastCopy,
         PowerReason.ControlPlaneQuorum,
         PowerReason.SwitchedOnSince,
-        PowerReason.StaysOff,
-        PowerReason.PowerOffUnanswered,
-        PowerReason.PowerOnUnanswered,
     )
 )
 """What people can do something about. The rest is said of the workloads that wait as well."""
@@ -93,7 +90,7 @@ class Power:
         case = self._case(snapshot, decision, incident, self._source)
         verdict = decide_power(case, chain=self._chain)
         if not verdict.switch:
-            if case.waiting:
+            if case.waiting and verdict.why is not None and verdict.why.code in _WORTH_SAYING:
                 self._say_once(verdict.why, incident, told)
             return ""
         if record.offs and not has_lapsed(record, seen_at, case.now):
@@ -124,10 +121,11 @@ class Power:
         return done.failed or "its device was asked to switch it off"
 
     def is_awaited(self, snapshot: Snapshot, incident: OpenIncident) -> bool:
-        """Whether its device was asked to switch it off, and that may still take effect."""
+        """Whether its device was asked to switch it off, and that may still take effect: until then
+        nobody knows whether the node, be it alive, will be so in a moment."""
         record, seen_at = self._claim(snapshot, incident)
         now = asyncio.get_running_loop().time()
-        return record.offs > 0 and not has_lapsed(record, seen_at, now)
+        return record.offs > 0 and not record.ons and not has_lapsed(record, seen_at, now)
 
     async def switch_on(
         self,
@@ -205,7 +203,7 @@ class Power:
     ) -> None:
         """In one incident, whoever leads."""
         said = {moment.code for moment in incident.row.status.timeline}
-        if why is not None and why.code in _WORTH_SAYING and why.code not in said:
+        if why is not None and why.code not in said:
             told(why)
 
 

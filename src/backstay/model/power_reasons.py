@@ -36,8 +36,7 @@ class PowerReason(Catalogue):
         "look at {node}, and switch it on by hand",
     )
     StaysOff = Entry(
-        "{node} stays off: the configuration leaves it to people to switch it on "
-        "(fencing.power.powerOn).",
+        "{node} stays off: the configuration leaves it to people to switch it on (fencing.power).",
         "Backstay has switched the node off, and everything is done. Where nodes that failed are "
         "looked at before they come back, that is what is wanted.",
         "switch {node} on when it is mended",
