@@ -24,7 +24,7 @@ from backstay.kube.resource import NODES, PODS
 from backstay.lab.policy_rules import kept_by_a_policy
 from backstay.lab.powers import POWER
 from backstay.lab.silence_rules import is_lifted, many_silent
-from backstay.lab.witness import Asked, Happening, Witness
+from backstay.lab.witness import Asked, Happening, Witness, workload_in
 from backstay.model.labels import DRAIN_TAINT, EXEMPT, PROTECT
 from backstay.sim.bmc import Reset
 from backstay.sim.linstor.replicas import Kind, Resource
@@ -34,6 +34,11 @@ Json = Mapping[str, Any]
 OFF_STEP, ON_STEP = "PowerOff", "PowerOn"
 _STEPS = {Reset.OFF.value: OFF_STEP, Reset.ON.value: ON_STEP}
 _KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
+
+
+_SLACK = 5.0
+"""Seconds by which one of ours may be behind with what it has heard: a node is lost long before it
+is switched off, and is knocked at all the while."""
 
 
 def asks_to_switch(happening: Happening) -> bool:
@@ -62,7 +67,7 @@ def power_order(happening: Happening, witness: Witness) -> str | None:
         return None
     if not witness.terms.has_announced(node, boot, OFF_STEP, by=happening.sent):
         return f"{node} was to be switched on, and none of us had switched it off"
-    return _on_too_soon(happening, node, witness)
+    return _on_too_soon(node, witness)
 
 
 def _off_after_on(asked: Asked, node: str, boot: str, witness: Witness) -> str | None:
@@ -74,13 +79,16 @@ def _off_after_on(asked: Asked, node: str, boot: str, witness: Witness) -> str |
     return None
 
 
-def _on_too_soon(asked: Asked, node: str, witness: Witness) -> str | None:
-    """By what was there when it left, as far as that has not changed since."""
+def _on_too_soon(node: str, witness: Witness) -> str | None:
+    """What is to go is still there, or what was taken from it has not come up anywhere yet."""
+    awaited = witness.powers.awaited.get(node, ())
     for stored in witness.store.all(PODS.label):
         pod = stored.object
-        if pod["spec"].get("nodeName") != node or not _is_ours_to_move(pod, witness):
-            continue
-        return f"{node} was to be switched on, and {pod['metadata']['name']} is still there"
+        name = pod["metadata"]["name"]
+        if pod["spec"].get("nodeName") == node and _is_ours_to_move(pod, witness):
+            return f"{node} was to be switched on, and {name} is still there"
+        if workload_in(pod) in awaited and not _is_over(pod):
+            return f"{node} was to be switched on, and {name} does not run yet"
     return None
 
 
@@ -88,10 +96,13 @@ def _is_ours_to_move(pod: Json, witness: Witness) -> bool:
     """Beyond any doubt: what can run nowhere else waits for its node."""
     meta, spec = pod["metadata"], pod["spec"]
     owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
-    over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     kept = (meta.get("labels") or {}).get(PROTECT) == "false" or kept_by_a_policy(pod, witness)
     bound = bool(spec.get("nodeSelector")) or "local" in str(witness.volumes_of(pod))
-    return bool(owners & _KINDS) and not (over or kept or bound)
+    return bool(owners & _KINDS) and not (_is_over(pod) or kept or bound)
+
+
+def _is_over(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 # I8
@@ -151,7 +162,7 @@ def unannounced_switch(asked: Asked, witness: Witness) -> str | None:
 def kills_guests(asked: Asked, witness: Witness) -> str | None:
     """NoHealthyGuestStopped: a node is to be switched off of which something was heard."""
     node, machine = asked.key[1], str(asked.body["machine"])
-    sign = witness.signs.late(asked.user, node, sent=asked.sent)
+    sign = witness.signs.late(asked.user, node, sent=asked.sent, slack=_SLACK)
     if sign and witness.truth.running(machine):
         return f"{machine} was to be switched off, where guests run, although {sign}"
     return None

@@ -444,8 +444,10 @@ class Witness:
         return str((config["metadata"].get("annotations") or {}).get(ARMED, ""))
 
     def _see(self, entry: Entry) -> None:
-        if self._shift and entry.what is What.STARTED:
-            self._note_forgotten(entry)
+        if entry.what is What.STARTED:
+            self.powers.started(workload_of(entry))
+            if self._shift:
+                self._note_forgotten(entry)
         self._tell(entry)
 
     def _hear(self, commit: Commit) -> None:
@@ -506,6 +508,8 @@ class Witness:
         runs = any(each.uid == uid for each in self.truth.running(node))
         vouched = by is not None and (self.is_shut_out(pod) or not self.doubt(by, node))
         self._removed[uid] = Removed(by is not None, vouched, runs)
+        if by is not None:
+            self.powers.taken(workload_in(pod), node)
 
     def _tell(self, happening: Happening) -> None:
         for told in self._told:
