@@ -159,3 +159,7 @@ class After(StrEnum):
     ON = "asked-on"
     UNTAINT = "untaint"
     CLOSED = "closed"
+
+
+OF_POWER = frozenset({After.OFF, After.ON})
+"""What is done through BMCs."""

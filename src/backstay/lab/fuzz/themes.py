@@ -12,6 +12,7 @@ from backstay.lab.fuzz import (
     guests,
     leaders,
     people,
+    power,
     replication,
     silence,
     storage,
@@ -111,7 +112,7 @@ THEMES: tuple[Theme, ...] = (
         patience=0.4,
     ),
     Theme(
-        "a restored API", 2, worlds.of_two,
+        "a restored API", 1, worlds.of_two,
         [(2, leaders.api_is_restored), (3, leaders.restored_while_one_is_away)],
     ),
     Theme(
@@ -197,5 +198,6 @@ THEMES: tuple[Theme, ...] = (
         "replicated volumes", 9, replication.world, replication.STORIES, mixed=0.1,
         loss=replication.LOSS,
     ),
-    Theme("everything", 2, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
+    Theme("power", 2, power.world, power.STORIES, loss=power.LOSS),
+    Theme("everything", 1, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip
