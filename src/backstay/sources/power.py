@@ -217,9 +217,9 @@ class PowerSource:
             pause = self._survey / max(1, len(names))
             for at in range(0, len(names), _TRIED_AT_ONCE):
                 batch = names[at : at + _TRIED_AT_ONCE]
+                await asyncio.sleep(min(pause, longest) * len(batch))
                 known = (self._nodes.facts(each) for each in batch if each not in self._watched)
                 await side_by_side(filter(None, known), self._try, at_once=_TRIED_AT_ONCE)
-                await asyncio.sleep(min(pause, longest) * len(batch))
             if names:
                 longest = self._survey
             else:
