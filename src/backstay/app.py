@@ -51,6 +51,7 @@ from backstay.model.policy import PIRAEUS, Mode
 from backstay.model.reasons import Reason
 from backstay.record.blackbox import BlackBox
 from backstay.record.callers import Callers
+from backstay.record.devices import DeviceBoard
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
 from backstay.record.frames import Frames
@@ -303,7 +304,13 @@ class App:
             tasks.spawn(self.sweeper.run(term), name="sweep")
             if self.notifier is not None:
                 tasks.spawn(self.notifier.run(term), name="notifier")
+            if self.power is not None:
+                tasks.spawn(self._board(self.power).run(term), name="devices")
             await self.loop.lead(term)
+
+    def _board(self, power: PowerSource) -> DeviceBoard:
+        namespace = self.settings.namespace
+        return DeviceBoard(self._client, namespace=namespace, reports=power.reports)
 
     def _has_seen_everything(self) -> bool:
         return self.nodes.cache.synced and self.nodes.looks > 0
@@ -452,7 +459,7 @@ class App:
             now = asyncio.get_running_loop().time()
             yield from (why.sentence for why in self.linstor.notes(now))
         if self.power is not None:
-            yield from (why.sentence for why in self.power.notes())
+            yield from self.power.worries()
         for source in self.sources:
             if source.trouble:
                 yield f"{source.trouble[0].upper()}{source.trouble[1:]}."

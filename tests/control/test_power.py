@@ -1,6 +1,7 @@
 """Switching a silent node off, and on again, on an embedded cluster under virtual time."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -12,9 +13,10 @@ from backstay.control.guard import Guard
 from backstay.decide.power import MOST_OFFS, MOST_ONS
 from backstay.drivers.power import DEADLINE
 from backstay.kube.client import KubeClient
-from backstay.kube.resource import NODES
+from backstay.kube.lease import LeaseTimes
+from backstay.kube.resource import LEASES, NODES
 from backstay.model.incident import IncidentStatus, Progress
-from backstay.model.labels import DRAIN_TAINT
+from backstay.model.labels import DRAIN_TAINT, LEASE_NAMESPACE
 from backstay.seam import Seams
 from backstay.settings import Settings
 from backstay.sim.process import Process
@@ -332,5 +334,73 @@ def test_a_node_that_is_heard_of_again_is_not_given_back_while_it_may_still_be_s
         assert not await is_closed(s)
         await asyncio.sleep(30)
         assert await is_closed(s)
+
+    play(scene)
+
+
+# Between the claim and the request
+
+
+class Interrupted(Guard):
+    """Something happens right after the claim was written."""
+
+    happens: ClassVar[Callable[[], Awaitable[None]]]
+
+    async def _claim(self, *args: Any, **more: Any) -> float:
+        not_after = await super()._claim(*args, **more)
+        await type(self).happens()
+        return not_after
+
+
+async def interrupted(s: Scene, happens: Callable[[], Awaitable[None]]) -> Bmcs:
+    await s.boot("n1", "n2", "n3")
+    await s.start_vms("a")
+    bmcs = Bmcs(s.cluster)
+    start(s, bmcs, guard=Interrupted)
+    await s.arm(fencing={"power": {"enabled": True}})
+    await asyncio.sleep(30)
+    Interrupted.happens = staticmethod(happens)
+    s.cluster.nodes["n1"].cut_off()
+    await s.eventually(lambda: has_claim(s))
+    await asyncio.sleep(5)
+    return bmcs
+
+
+def test_a_node_that_is_heard_of_after_the_claim_is_not_switched_off() -> None:
+    async def scene(s: Scene) -> None:
+        async def renew() -> None:
+            patch = {"spec": {"renewTime": "2031-01-01T00:00:00.000000Z"}}
+            await s.client.merge_patch(LEASES, "n1", patch, namespace=LEASE_NAMESPACE)
+
+        assert (await interrupted(s, renew)).verbs == []
+
+    play(scene)
+
+
+def test_who_is_disarmed_after_the_claim_switches_nothing_off() -> None:
+    async def scene(s: Scene) -> None:
+        async def disarm() -> None:
+            await s.client.merge_patch(CONFIGS, CONFIG_NAME, {"spec": {"mode": "Observe"}})
+            await asyncio.sleep(1)
+
+        assert (await interrupted(s, disarm)).verbs == []
+
+    play(scene)
+
+
+def test_who_is_held_up_after_the_claim_sends_nothing_that_the_claim_does_not_cover() -> None:
+    """Its term goes on, and what was claimed does not."""
+
+    async def scene(s: Scene) -> None:
+        claimed_at: list[float] = []
+
+        async def wait() -> None:
+            claimed_at.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(12)
+
+        bmcs = await interrupted(s, wait)
+        await asyncio.sleep(12)
+        assert claimed_at
+        assert bmcs.until[0] <= claimed_at[0] + LeaseTimes().hold
 
     play(scene)

@@ -9,11 +9,13 @@ from backstay.sim.nodes.nodestatus import system_uuid
 
 
 class Bmcs:
-    """``PowerDevices``. ``asked`` is what was asked of them and when; what is named in ``silent``
+    """``PowerDevices``. ``asked`` is what was asked of them and when, ``until`` up to when that
+    might have been sent; what is named in ``silent``
     does not answer, what is in ``stuck`` says yes and does nothing."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.asked: list[tuple[str, str, float]] = []
+        self.until: list[float] = []
         self.silent: set[str] = set()
         self.stuck: set[str] = set()
         self.uuids: dict[str, str] = {}
@@ -53,7 +55,9 @@ class Bmcs:
 
     def _note(self, what: str, node: str, not_after: float) -> None:
         now = asyncio.get_running_loop().time()
-        assert now <= not_after
+        self.until.append(not_after)
+        if now > not_after:
+            raise PowerFailed("it cannot be reached (TooLate)")
         self.asked.append((what, node, now))
         if node in self.silent:
             raise PowerFailed("it cannot be reached (TimedOut)")
