@@ -275,6 +275,7 @@ class FailoverLoop:
         if arrived.due:
             await self._machines.start(name, arrived.due, term=term, told=told)
         if outcome.why is not None:
+            incident.was_proven(decision)
             self._note(snapshot, moments, outcome.why)
         told_of = decision
         if decision.releases or freed or moments or self._observer.has_changed(snapshot):
