@@ -1,8 +1,8 @@
 """Liveness: what must happen sooner or later, and the bound within which it must.
 
 A promise is kept while nothing stands in its way: a controller has led without a break, and for a
-recovery somebody has rightly confirmed the death of a node that is really off, we are armed and
-most other nodes are well. All of that is read off the ground truth and off what was committed. The
+recovery somebody has rightly confirmed the death of a node that is really off, be it its BMC, we
+are armed and most other nodes are well. All of that is read off the ground truth and off what was committed. The
 time counts from when it became true, and begins anew with each interruption: that is also how a
 crash at any moment is judged (L5), because its successor has the same bound.
 
@@ -205,7 +205,8 @@ class Patience:
     def _is_settled(self, name: str, node: Json) -> bool:
         """Whether nothing but we could be the reason that the workloads of a node that is off are
         not released."""
-        return self._is_confirmed(name, node) and self._is_armed() and self._most_are_well(but=name)
+        known = self._is_confirmed(name, node) or self._witness.powers.is_readable(name)
+        return known and self._is_armed() and self._most_are_well(but=name)
 
     def _is_armed(self) -> bool:
         config = self._witness.stored(CONFIGS.label, CONFIG_NAME)

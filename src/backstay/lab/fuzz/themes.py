@@ -198,6 +198,6 @@ THEMES: tuple[Theme, ...] = (
         "replicated volumes", 9, replication.world, replication.STORIES, mixed=0.1,
         loss=replication.LOSS,
     ),
-    Theme("power", 2, power.world, power.STORIES, loss=power.LOSS),
+    Theme("power", 2, power.world, power.STORIES, loss=power.LOSS, patience=0.2),
     Theme("everything", 1, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip
