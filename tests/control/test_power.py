@@ -231,6 +231,7 @@ def test_it_is_switched_on_only_when_no_request_to_switch_it_off_can_still_arriv
         power = (await s.incident()).status.power
         assert power is not None
         assert on - off > power.seconds > DEADLINE
+        assert on - off < power.seconds + 8
 
     play(scene)
 
