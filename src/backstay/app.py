@@ -411,6 +411,9 @@ class App:
             promotions = self.linstor.promotions
             measured.linstor_connected.set(float(promotions.connected))
             measured.linstor_resync_age.set(since(promotions.last_renewed, now))
+        if self.power is not None:
+            codes = Counter(report.code or "Works" for report in self.power.reports().values())
+            measured.devices.set_all({code: float(count) for code, count in codes.items()})
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)

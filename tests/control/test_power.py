@@ -17,6 +17,7 @@ from backstay.kube.lease import LeaseTimes
 from backstay.kube.resource import LEASES, NODES
 from backstay.model.incident import IncidentStatus, Progress
 from backstay.model.labels import DRAIN_TAINT, LEASE_NAMESPACE
+from backstay.record.devices import read_devices
 from backstay.seam import Seams
 from backstay.settings import Settings
 from backstay.sim.process import Process
@@ -231,6 +232,7 @@ def test_it_is_switched_on_only_when_no_request_to_switch_it_off_can_still_arriv
         power = (await s.incident()).status.power
         assert power is not None
         assert on - off > power.seconds > DEADLINE
+        assert on - off < power.seconds + 8
 
     play(scene)
 
@@ -402,5 +404,30 @@ def test_who_is_held_up_after_the_claim_sends_nothing_that_the_claim_does_not_co
         await asyncio.sleep(12)
         assert claimed_at
         assert bmcs.until[0] <= claimed_at[0] + LeaseTimes().hold
+
+    play(scene)
+
+
+# What is told of it
+
+
+def test_which_devices_have_trouble_is_in_the_status_and_counted() -> None:
+    async def scene(s: Scene) -> None:
+        await s.boot("n1", "n2", "n3")
+        bmcs = Bmcs(s.cluster)
+        bmcs.uuids, bmcs.silent = {"n2": "n3"}, {"n3"}
+        start(s, bmcs)
+        await asyncio.sleep(60)
+        app = s.apps["backstay-1"]
+        notes = " ".join(app.status().notes)
+        assert "the BMC of n2 is that of another machine" in notes
+        assert "the BMC of n3 does not answer" in notes
+        counted = app.metrics().decode()
+        assert 'backstay_power_devices{code="Works"} 1' in counted
+        assert 'backstay_power_devices{code="WrongDevice"} 1' in counted
+        told = await read_devices(s.client, namespace="backstay-system")
+        assert told is not None
+        codes = {node: report.code for node, report in told.items()}
+        assert codes == {"n1": "", "n2": "WrongDevice", "n3": "DeviceSilent"}
 
     play(scene)

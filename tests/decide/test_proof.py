@@ -394,6 +394,13 @@ def test_a_power_that_was_off_before_an_answer_is_none() -> None:
     assert found(changed(confirmations=(), testimony=late), NOW) == []
 
 
+def test_a_power_that_was_off_before_suspicion_began_is_none() -> None:
+    late = {"suspected_at": NOW - 2}
+    assert found(changed(confirmations=(), testimony=power(), life=late), NOW)
+    before = power(observed_at=NOW - 3)
+    assert found(changed(confirmations=(), testimony=before, life=late), NOW) == []
+
+
 def test_a_power_that_is_off_outweighs_a_word_that_life_has_refuted() -> None:
     snapshot = changed(testimony=power(), word={"refuted": "its kubelet renewed its lease"})
     assert found(snapshot, NOW) == [EvidenceKind.POWERED_OFF]

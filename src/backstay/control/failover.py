@@ -409,7 +409,7 @@ class FailoverLoop:
         name, now = decision.node, asyncio.get_running_loop().time()
         pause = _reading_pause(snapshot, now)
         is_over = snapshot.life.state is Life.RECOVERED and not incident.unfinished()
-        owes = self._volumes.owes(name, incident) or self._power.owes(name, incident)
+        owes = self._volumes.owes(name, incident) or self._power.owes(name)
         awaited = owes or self._witnesses.are_awaited(name)
         if pause < _LATER or not is_over or awaited or not decision.leaves_all:
             return Done()

@@ -71,6 +71,8 @@ class Power:
         """Of each node the last claim on its device, and when it was first seen here."""
         self._failed: dict[str, str] = {}
         self._looked_at: dict[str, float] = {}
+        self._due: set[str] = set()
+        """The nodes that are to be switched on."""
         self._settled: set[str] = set()
         """The nodes that were seen to be on again, or of which nobody will ask that any more."""
 
@@ -144,6 +146,7 @@ class Power:
             return ""
         case = self._case(snapshot, decision, incident, self._source)
         due = is_on_due(case, owes=owes)
+        (self._due.add if due.switch else self._due.discard)(node)
         if not due.switch:
             self._say_once(due.why, incident, told)
             return ""
@@ -168,13 +171,13 @@ class Power:
             self._settled.add(node)
         return ""
 
-    def owes(self, node: str, incident: OpenIncident) -> bool:
-        """Whether it may have to be switched on yet."""
-        record = incident.row.status.power or NO_POWER
-        return self._source is not None and record.offs > 0 and node not in self._settled
+    def owes(self, node: str) -> bool:
+        """Whether it is to be switched on, and was not seen to be on yet."""
+        return node in self._due and node not in self._settled
 
     def forget(self, node: str) -> None:
         self._settled.discard(node)
+        self._due.discard(node)
         for kept in (self._claims, self._failed, self._looked_at):
             kept.pop(node, None)
 
