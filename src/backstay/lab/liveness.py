@@ -2,9 +2,9 @@
 
 A promise is kept while nothing stands in its way: a controller has led without a break, and for a
 recovery somebody has rightly confirmed the death of a node that is really off, be it its BMC, we
-are armed and most other nodes are well. All of that is read off the ground truth and off what was committed. The
-time counts from when it became true, and begins anew with each interruption: that is also how a
-crash at any moment is judged (L5), because its successor has the same bound.
+are armed and most other nodes are well. All of that is read off the ground truth and off what was
+committed. The time counts from when it became true, and begins anew with each interruption: that
+is also how a crash at any moment is judged (L5), because its successor has the same bound.
 
 ==================  =============================================================================
 Recovered           within 60 s everything protected is released from a node that is proven dead,
