@@ -53,10 +53,10 @@ from backstay.model.policy import PIRAEUS, Mode
 from backstay.model.reasons import Reason
 from backstay.record.blackbox import BlackBox
 from backstay.record.callers import Callers
+from backstay.record.devices import DeviceBoard
 from backstay.record.endpoints import ControllerStatus, HeldWorkload, NodeStatus, endpoints
 from backstay.record.events import Herald
 from backstay.record.frames import Frames
-from backstay.record.hearing import hearing, since
 from backstay.record.incidents import IncidentBook, KeptIncident
 from backstay.record.metrics import Metrics
 from backstay.record.notify import Notifier, Turn
@@ -323,7 +323,13 @@ class App:
             if self.notifier is not None:
                 tasks.spawn(self.notifier.run(term), name="notifier")
             tasks.spawn(self.maintenance.lead(term), name="maintenance")
+            if self.power is not None:
+                tasks.spawn(self._board(self.power).run(term), name="devices")
             await self.loop.lead(term)
+
+    def _board(self, power: PowerSource) -> DeviceBoard:
+        namespace = self.settings.namespace
+        return DeviceBoard(self._client, namespace=namespace, reports=power.reports)
 
     def _has_seen_everything(self) -> bool:
         return self.nodes.cache.synced and self.nodes.looks > 0
@@ -425,6 +431,9 @@ class App:
             promotions = self.linstor.promotions
             measured.linstor_connected.set(float(promotions.connected))
             measured.linstor_resync_age.set(since(promotions.last_renewed, now))
+        if self.power is not None:
+            codes = Counter(report.code or "Works" for report in self.power.reports().values())
+            measured.devices.set_all({code: float(count) for code, count in codes.items()})
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)
         measured.stall.set(self.pulse.worst)
@@ -474,7 +483,7 @@ class App:
             now = asyncio.get_running_loop().time()
             yield from (why.sentence for why in self.linstor.notes(now))
         if self.power is not None:
-            yield from (why.sentence for why in self.power.notes())
+            yield from self.power.worries()
         for source in self.sources:
             if source.trouble:
                 yield f"{source.trouble[0].upper()}{source.trouble[1:]}."

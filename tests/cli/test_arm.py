@@ -86,6 +86,13 @@ async def test_the_preview_counts_what_each_node_would_lose(cluster: SmallCluste
     assert ["n1", "1", "0", "0", "0"] in [line.split() for line in said.err.splitlines()]
 
 
+async def test_the_preview_says_that_nodes_would_be_switched_off(cluster: SmallCluster) -> None:
+    await configured(cluster, mode="Observe", fencing={"power": {"enabled": True}})
+    said = await cluster.run("operator", "arm", "--yes")
+    assert said.code == 0, said.err
+    assert "is switched off through its BMC" in " ".join(said.err.split())
+
+
 async def test_the_preview_names_what_would_be_acted_on_at_once(cluster: SmallCluster) -> None:
     node = await cluster.node("n1")
     await cluster.node("n2", ready="True")

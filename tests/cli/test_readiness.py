@@ -57,6 +57,36 @@ async def test_a_node_is_told_workload_by_workload(furnished: Furnished) -> None
     assert "runs its containers with docker://24.0.7" in " ".join(said.out.split())
 
 
+def told(**reports: dict[str, str]) -> dict[str, object]:
+    """A lease in which a controller says how the BMCs of nodes are."""
+    said = {"backstay.dev/devices": json.dumps(reports)}
+    about = {"name": "backstay-devices", "namespace": "backstay-system", "annotations": said}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": about}
+
+
+async def test_a_working_bmc_is_proof_and_one_that_is_anothers_is_named(
+    furnished: Furnished,
+) -> None:
+    cluster = furnished.cluster
+    spec = {"mode": "Observe", "fencing": {"power": {"enabled": True}}}
+    config = {"apiVersion": "backstay.dev/v1alpha1", "kind": "BackstayConfig"}
+    await cluster.put({**config, "metadata": {"name": "cluster"}, "spec": spec})
+    wrong = {"code": "WrongDevice", "sentence": "the BMC of n2 is that of another machine."}
+    await cluster.put(told(n1={}, n2=wrong))
+    said = await cluster.run("viewer", "readiness", "node/n1")
+    assert said.code == 0, said.err
+    words = " ".join(said.out.split())
+    assert "VM shop/web recovers by itself" in words
+    assert "The BMC of n1 would switch it off, and show within 10 s or so that it is." in words
+    assert "without anybody's word, on that of its BMC." in words
+    every = " ".join((await cluster.run("viewer", "readiness")).out.split())
+    assert "the BMC of n2 is that of another machine. (WrongDevice)" in every
+    doctor = json.loads((await cluster.run("viewer", "doctor", "--output", "json")).out)
+    [power] = [check for check in doctor if check["check"] == "power"]
+    assert power["result"] == "warning"
+    assert power["detail"].startswith("1 of 2 BMCs cannot be used: the BMC of n2")
+
+
 async def test_linstor_is_asked_what_drbd_would_prove(furnished: Furnished) -> None:
     """If the environment says where it is: of two machines one has a tie-breaker."""
     driver = {"driver": "linstor.csi.linbit.com"}

@@ -28,6 +28,7 @@ from backstay.model.evidence import (
 )
 from backstay.model.labels import TMAX_PROTECT
 from backstay.model.policy import Policy, Terms
+from backstay.model.power import PowerSight
 from backstay.model.workload import Volume
 from tests.decide.cases import (
     CONFIRMED,
@@ -344,6 +345,74 @@ def provider(**fields: Any) -> Testimony:
         "detail": "it is SHUTOFF",
     }
     return Testimony(provider=ProviderState(**({"observed_at": NOW - 1} | told | fields)))
+
+
+def power(**fields: Any) -> Testimony:
+    told: dict[str, Any] = {
+        "device": "the BMC of n1",
+        "on": False,
+        "identified": True,
+        "detail": "its power is Off",
+    }
+    return Testimony(power=PowerSight(**({"observed_at": NOW - 1} | told | fields)))
+
+
+def test_a_power_that_is_seen_to_be_off_is_proof_and_stands_first() -> None:
+    snapshot = changed(testimony=power())
+    assert found(snapshot, NOW) == [EvidenceKind.POWERED_OFF, EvidenceKind.OPERATOR_CONFIRMED]
+    assert verdict(snapshot).action is Action.RELEASE
+
+
+@pytest.mark.parametrize(
+    "sight",
+    [
+        {"on": True},
+        {"on": None},
+        {"identified": False},
+        {"observed_at": SUSPECTED - 1},
+        {"observed_at": NOW - TIMES.fresh - 1},
+    ],
+)
+def test_a_device_that_does_not_say_so_now_of_this_machine_is_none(sight: dict[str, Any]) -> None:
+    assert found(changed(confirmations=(), testimony=power(**sight)), NOW) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"lease_changed_at": NOW - 0.5},
+        {"status_changed_at": NOW - 0.5},
+        {"heartbeat_changed_at": NOW - 0.5},
+    ],
+)
+def test_a_power_that_was_off_before_the_last_sign_of_life_is_none(facts: dict[str, Any]) -> None:
+    assert found(changed(confirmations=(), testimony=power(), facts=facts), NOW) == []
+
+
+def test_a_power_that_was_off_before_an_answer_is_none() -> None:
+    late = power().joined(Testimony(answers=(Answer("kubelet port", NOW - 0.5),)))
+    assert found(changed(confirmations=(), testimony=late), NOW) == []
+
+
+def test_a_power_that_was_off_before_suspicion_began_is_none() -> None:
+    late = {"suspected_at": NOW - 2}
+    assert found(changed(confirmations=(), testimony=power(), life=late), NOW)
+    before = power(observed_at=NOW - 3)
+    assert found(changed(confirmations=(), testimony=before, life=late), NOW) == []
+
+
+def test_a_power_that_is_off_outweighs_a_word_that_life_has_refuted() -> None:
+    snapshot = changed(testimony=power(), word={"refuted": "its kubelet renewed its lease"})
+    assert found(snapshot, NOW) == [EvidenceKind.POWERED_OFF]
+
+
+def test_nobody_is_presumed_dead_who_is_in_maintenance() -> None:
+    well = changed(confirmations=(), facts={"in_maintenance": True})
+    assert why_not_presumed(well.heard, NOW, times=TIMES) == "it has to be out of maintenance"
+
+
+def test_maintenance_vetoes_no_other_proof() -> None:
+    assert found(changed(facts={"in_maintenance": True}), NOW) == [EvidenceKind.OPERATOR_CONFIRMED]
 
 
 def test_a_provider_that_has_switched_it_off_is_proof() -> None:

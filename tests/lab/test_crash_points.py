@@ -4,7 +4,7 @@ Whatever it had just done, the incident comes to the same end and nothing is bro
 """
 
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, pairwise
 
 import msgspec
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from backstay.lab import cases, drain_cases
 from backstay.lab.linstor_spec import LinstorSpec
 from backstay.lab.play import Played, play
+from backstay.lab.power_spec import BmcsSpec
 from backstay.lab.scenario import (
     LEADER,
     After,
@@ -158,3 +159,39 @@ def test_a_recovery_on_drbds_word_survives_a_crash_after_every_other_write(first
     for played in _killed_after_each_write(story, first=first, step=4):
         assert (played.breaches, played.accepted) == ((), ())
         assert (set(played.recovered), played.down, played.taints) == ({"db-0"}, (), ("n2",))
+
+
+_POWER = {"fencing": {"power": {"enabled": True}}}
+
+
+@pytest.mark.parametrize(
+    ("loss", "step"), [((Do.CUT,), 1), ((Do.CUT, Do.FREEZE), 4)], ids=["cut off", "hangs"]
+)
+def test_a_recovery_by_power_survives_a_crash_after_each_write_and_each_request_to_a_bmc(
+    loss: tuple[Do, ...], step: int
+) -> None:
+    """The node is switched off and on again, whoever finds out what was asked of its BMC."""
+    story = msgspec.structs.replace(
+        cases.DEATH,
+        bmcs=BmcsSpec(),
+        policy=PolicySpec(config=_POWER),
+        steps=(
+            *(Step(at=5, do=each, node="n2") for each in loss),
+            Step(at=5, do=Do.HEAL, node="n2", after=After.ON),
+        ),
+        until=290.0,
+    )
+    asked = 0
+    for played in _killed_after_each_write(story, step=step):
+        _assert_all_is_well(played)
+        _assert_it_is_over(played)
+        assert (played.powered_on, played.without_power) == (("n2",), ())
+        asked += _was_killed_at_a_request(played)
+    assert asked == 2 or step > 1
+
+
+def _was_killed_at_a_request(played: Played) -> bool:
+    """Whether it is the last that was heard of the controller before."""
+    said = [line.what for line in played.timeline if line.who == _CONTROLLER]
+    before = [what for what, then in pairwise(said) if then == "is killed"]
+    return any(what.startswith("asks the BMC") for what in before)

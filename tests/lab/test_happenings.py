@@ -10,6 +10,7 @@ from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.happenings import subject_of
 from backstay.lab.invariants import INVARIANTS, Invariant
 from backstay.lab.knocks import Knocks
+from backstay.lab.powers import POWER
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness
 from backstay.model.labels import TAINT
 from backstay.sim.api.store import Commit, Key, Stored
@@ -24,6 +25,11 @@ def asked(method: str, storage: str) -> Asked:
     return Asked(1.0, 1.0, "backstay-1", method, storage, ("shop", "one"), "", BODY)
 
 
+def switch(reset: str) -> Asked:
+    body = {"ResetType": reset, "machine": "n1", "accepted": True}
+    return Asked(1.0, 1.0, "backstay-1", "POST", POWER, ("", "n1"), reset, body)
+
+
 def committed(storage: str, *, ours: bool, deleted: bool, key: Key = ("shop", "one")) -> Committed:
     stored = Stored(key, {"metadata": {"name": "one", "uid": "1"}, "spec": {}}, 2)
     by = asked("DELETE", storage) if ours else None
@@ -33,6 +39,7 @@ def committed(storage: str, *, ours: bool, deleted: bool, key: Key = ("shop", "o
 def happenings() -> Iterator[Happening]:
     for what in What:
         yield Entry(1.0, "n1", "boot", "1", "shop", "one", what, "why")
+    yield from map(switch, ("ForceOff", "On", "ForceRestart"))
     for storage in (*RECORDS, *OTHERS):
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             yield asked(method, storage)
@@ -80,6 +87,13 @@ def test_rules_are_asked_about_what_we_do_to_pods_and_nodes() -> None:
     removal = committed(PODS.label, ours=True, deleted=True)
     assert {"NoDeleteWithoutEvidence", "ProofAfterBarrier", "Storm"} <= asked_about(removal)
     assert {"Ownership", "Zombie"} <= asked_about(committed(NODES.label, ours=True, deleted=False))
+
+
+def test_rules_are_asked_about_every_request_to_switch_a_node() -> None:
+    assert asked_about(switch("ForceOff")) == {
+        "Disarm", "Epoch", "LastCopy", "NoBystander", "NoHealthyGuestStopped", "OneOwner",
+        "Ownership", "PowerOrder", "Storm", "Zombie",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("storage", [*RECORDS, *OTHERS])

@@ -4,7 +4,7 @@ import pytest
 
 from backstay.apis.csiaddons import NETWORK_FENCES
 from backstay.kube.resource import NODES
-from backstay.lab import cases, drain_cases, guest_cases, linstor_cases, policy_cases
+from backstay.lab import cases, drain_cases, guest_cases, linstor_cases, policy_cases, power_cases
 from backstay.lab.bug import Bug
 from backstay.lab.bugs import BUGS
 from backstay.lab.inspector import Inspector
@@ -18,7 +18,7 @@ from backstay.sim.world import World
 
 CASES = [
     each
-    for room in (cases, drain_cases, guest_cases, linstor_cases, policy_cases)
+    for room in (cases, drain_cases, guest_cases, linstor_cases, policy_cases, power_cases)
     for each in vars(room).values()
     if isinstance(each, Scenario)
 ]

@@ -1,24 +1,27 @@
 """Power devices of the nodes of an embedded cluster, which do what they are told, or do not."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from backstay.drivers.power import PowerFailed, PowerReading
 from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.nodes.nodestatus import system_uuid
 
 
 class Bmcs:
-    """``PowerDevices``. ``asked`` is what was asked of them and when; what is named in ``silent``
+    """``PowerDevices``. ``asked`` is what was asked of them and when, ``until`` up to when that
+    might have been sent; what is named in ``silent``
     does not answer, what is in ``stuck`` says yes and does nothing."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.asked: list[tuple[str, str, float]] = []
+        self.until: list[float] = []
         self.silent: set[str] = set()
         self.stuck: set[str] = set()
         self.uuids: dict[str, str] = {}
         self.known: frozenset[str] | None = None
         self.wrong: tuple[str, ...] = ()
-        self.before_off: Callable[[], None] = lambda: None
+        self.after_off: Callable[[], Awaitable[None]] | None = None
         self.sights = 0
         self._cluster = cluster
 
@@ -34,14 +37,15 @@ class Bmcs:
         if node in self.silent:
             raise PowerFailed("it cannot be reached (TimedOut)")
         on = self._cluster.nodes[node].boot_id is not None
-        uuid = self.uuids.get(node, node)
+        uuid = self.uuids.get(node, system_uuid(node))
         return PowerReading(on=on, uuid=uuid, detail=f"its power is {'On' if on else 'Off'}")
 
     async def switch_off(self, node: str, *, not_after: float) -> None:
-        self.before_off()
         self._note("off", node, not_after)
         if node not in self.stuck:
             self._cluster.nodes[node].kill()
+        if self.after_off is not None:
+            await self.after_off()
 
     async def switch_on(self, node: str, *, not_after: float) -> None:
         self._note("on", node, not_after)
@@ -51,7 +55,9 @@ class Bmcs:
 
     def _note(self, what: str, node: str, not_after: float) -> None:
         now = asyncio.get_running_loop().time()
-        assert now <= not_after
+        self.until.append(not_after)
+        if now > not_after:
+            raise PowerFailed("it cannot be reached (TooLate)")
         self.asked.append((what, node, now))
         if node in self.silent:
             raise PowerFailed("it cannot be reached (TimedOut)")

@@ -117,6 +117,8 @@ def _owners(config: ConfigRow | None, others: Survey, owned: Iterable[Job]) -> d
 
 def _described(preview: Preview) -> str:
     parts = [_now(preview.policy), _nodes(preview.nodes)]
+    if preview.policy.power and preview.policy.owner_of(Job.FENCING) is Ownership.OURS:
+        parts.append(paragraph(_POWER))
     if preview.at_once:
         parts.append(
             _listed("At once these would be taken from their dead nodes:", preview.at_once)
@@ -129,6 +131,12 @@ def _described(preview: Preview) -> str:
     if preview.problems:
         parts.append(_listed("This preview is not complete:", preview.problems))
     return "\n\n".join(parts)
+
+
+_POWER = (
+    "A node that is silent on every channel, and on which something waits for proof, is switched "
+    "off through its BMC (fencing.power): whatever else runs there ends with it."
+)
 
 
 def shares(owners: Mapping[Job, Ownership], others: Survey) -> list[str]:

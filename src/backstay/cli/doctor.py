@@ -5,7 +5,7 @@ ends in one line: what was found and, where something is wrong, the next step.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum
 
 import click
@@ -19,9 +19,13 @@ from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.discovery import server_version
 from backstay.kube.resource import LEASES, NODES, PODS, Resource
+from backstay.model.power import DeviceReport
+from backstay.record.devices import read_devices
+from backstay.settings import Settings
 from backstay.sources.foreign import survey
 
 _TIMEOUT = 5.0
+_NAMESPACE = Settings(identity="backstay doctor").namespace
 
 _SELF_REVIEW = Resource(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
@@ -96,6 +100,9 @@ async def _checks(client: KubeClient) -> AsyncIterator[Check]:
     yield await _permissions(client)
     yield await _nodes(client)
     yield await _others(client)
+    devices = await read_devices(client, namespace=_NAMESPACE)
+    if devices:
+        yield _power(devices)
 
 
 async def _configuration(client: KubeClient) -> Check:
@@ -204,6 +211,16 @@ async def _others(client: KubeClient) -> Check:
     if not found.claimed():
         return Check("others", Result.OK, detail)
     return Check("others", Result.WARNING, detail, "backstay config show (who does which job)")
+
+
+def _power(devices: Mapping[str, DeviceReport]) -> Check:
+    """What the leader has found when it last tried the devices by which nodes are switched off."""
+    wrong = [report for _, report in sorted(devices.items()) if not report.works]
+    if not wrong:
+        return Check("power", Result.OK, f"{len(devices)} BMCs answer, each for its own node")
+    others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    detail = f"{len(wrong)} of {len(devices)} BMCs cannot be used: {wrong[0].sentence.rstrip('.')}"
+    return Check("power", Result.WARNING, f"{detail}{others}", wrong[0].next or None)
 
 
 def _body(resource: Resource) -> dict[str, object]:

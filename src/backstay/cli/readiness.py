@@ -3,12 +3,13 @@
 The answer is that of the very rules that a failover goes by (``decide/readiness.py``), asked of
 what runs in the cluster at this moment. It needs no controller, no configuration and none of our
 kinds: it is worth having before anything is installed. Where the environment says how LINSTOR is
-reached (``LS_CONTROLLERS``), it is asked what DRBD would prove.
+reached (``LS_CONTROLLERS``), it is asked what DRBD would prove; how the BMCs of nodes are, which
+nobody but a controller can ask, is what a controller has last told.
 """
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 import msgspec
@@ -23,7 +24,9 @@ from backstay.decide.readiness import Ending, NodeOutlook, Outlook, readiness
 from backstay.drivers.linstor.client import Linstor
 from backstay.model.node import Life
 from backstay.model.policy import Times
+from backstay.model.power import DeviceReport
 from backstay.model.workload import Workload
+from backstay.record.devices import read_devices
 from backstay.settings import Settings
 from backstay.sources.linstor_outlook import Replication, replication
 from backstay.sources.picture import (
@@ -38,6 +41,15 @@ from backstay.sources.places import places
 
 _DEFAULTS = Settings(identity="backstay readiness")
 _TIMES = Times()
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What can prove a death besides people: DRBD, the devices of nodes if a controller has told of
+    them, and on how many nodes controllers run."""
+
+    drbd: Replication
+    devices: Mapping[str, DeviceReport] | None
+    places: int | None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +132,10 @@ async def _report(
     count: int | None,
 ) -> Readiness:
     drbd = await _replication(session, nodes, found)
+    devices = await read_devices(session.client, namespace=_DEFAULTS.namespace)
+    known = Known(drbd, devices, count)
     return Readiness(
-        nodes=tuple(_judged(picture, node, found.on(node.name), drbd, count) for node in nodes),
+        nodes=tuple(_judged(picture, node, found.on(node.name), known) for node in nodes),
         kubevirt=picture.kubevirt,
         problems=(*picture.problems, *found.problems, *drbd.problems),
     )
@@ -150,11 +164,12 @@ def _judged(
     picture: Picture,
     node: Sight,
     workloads: Sequence[Workload],
-    drbd: Replication,
-    count: int | None,
+    known: Known,
 ) -> NodeReadiness:
-    seen = picture.snapshot(node, workloads, quorums=drbd.sights.get(node.name, ()))
-    outlook: NodeOutlook = readiness(seen, times=_TIMES, chain=CHAIN, places=count)
+    seen = picture.snapshot(node, workloads, quorums=known.drbd.sights.get(node.name, ()))
+    outlook: NodeOutlook = readiness(
+        seen, times=_TIMES, chain=CHAIN, places=known.places, devices=known.devices
+    )
     return NodeReadiness(
         node=node.name,
         state=node.life.state,
@@ -187,6 +202,7 @@ def _line(outlook: Outlook) -> Line:
 # For people
 
 _CONFIRM = "backstay confirm-dead"
+_MOST_NOTES = 3
 _UNCHECKED = "Whether the other nodes have room is not checked."
 
 
@@ -208,7 +224,16 @@ def _summary(report: Readiness) -> str:
 
 
 def _notes(nodes: Sequence[NodeReadiness]) -> str:
-    return "\n".join(paragraph(f"Note: {note}") for node in nodes for note in node.notes)
+    """A few of each kind: what is wrong with one node is often wrong with all."""
+    lines, counts = list[str](), Counter[str]()
+    for note in (note for node in nodes for note in node.notes):
+        code = note.rpartition("(")[2].rstrip(")")
+        counts[code] += 1
+        if counts[code] <= _MOST_NOTES:
+            lines.append(paragraph(f"Note: {note}"))
+    more = ((code, count - _MOST_NOTES) for code, count in counts.items() if count > _MOST_NOTES)
+    lines += [paragraph(f"Note: {count} more nodes like that ({code})") for code, count in more]
+    return "\n".join(lines)
 
 
 def _named(node: NodeReadiness) -> str:
@@ -227,8 +252,15 @@ def _in_short(nodes: Sequence[NodeReadiness], if_it_died: str) -> str:
     others = f" The others {waits}; then {recover} would." if alone < recover else ""
     return (
         f"{if_it_died} is {counted(ours, 'workload')}, of which {alone} would recover without "
-        f"anybody's word, on DRBD's.{others} {_UNCHECKED}"
+        f"anybody's word, on {_whose(nodes)}.{others} {_UNCHECKED}"
     )
+
+
+def _whose(nodes: Sequence[NodeReadiness]) -> str:
+    """Whose word it would be instead of a person's."""
+    said = [proof for node in nodes for proof in node.proof]
+    words = {"that of its BMC": "its BMC", "DRBD's": "DRBD"}
+    return " or ".join(w for w, of in words.items() if any(p.startswith(of) for p in said))
 
 
 def _obstacles(node: NodeReadiness) -> str:

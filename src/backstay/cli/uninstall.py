@@ -40,6 +40,7 @@ from backstay.model.labels import (
     VIEW,
 )
 from backstay.model.maintenance import marks_of
+from backstay.record.devices import LEASE as DEVICES_LEASE
 from backstay.settings import Settings
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -324,17 +325,19 @@ class _Search:
         ]
 
     async def _leases(self, namespaces: set[str]) -> list[Piece]:
-        """The one by which the controllers agree who leads, and those in which they tell each
-        other what they see; they made them themselves."""
+        """The one by which the controllers agree who leads, that in which they tell of devices,
+        and those in which they tell each other what they see; they made them themselves."""
         name = Settings(identity="uninstall").lease
         found = []
         for namespace in sorted(namespaces):
-            for reply in (
-                await self._client.list(
-                    LEASES, namespace=namespace, fields=f"metadata.name={name}"
-                ),
-                await self._client.list(LEASES, namespace=namespace, labels=f"{VIEW}=true"),
+            for fields, labels in (
+                (f"metadata.name={name}", ""),
+                (f"metadata.name={DEVICES_LEASE}", ""),
+                ("", f"{VIEW}=true"),
             ):
+                reply = await self._client.list(
+                    LEASES, namespace=namespace, fields=fields, labels=labels
+                )
                 rows = _ANY.page(reply.body, call=reply.call).rows
                 found += [_piece(LEASES, row) for row in rows]
         return found

@@ -44,7 +44,6 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
-from backstay.model.evidence import Scope
 from backstay.model.node import Life
 from backstay.model.policy import Times
 from backstay.model.reasons import Reason, Why
@@ -276,6 +275,7 @@ class FailoverLoop:
         if arrived.due:
             await self._machines.start(name, arrived.due, term=term, told=told)
         if outcome.why is not None:
+            incident.was_proven(decision)
             self._note(snapshot, moments, outcome.why)
         told_of = decision
         if decision.releases or freed or moments or self._observer.has_changed(snapshot):
@@ -386,7 +386,7 @@ class FailoverLoop:
         if watched is not None:
             # A predecessor may have done it all and died before it could say so.
             nothing_left = done and bool(decision.evidence) and snapshot.facts.tainted
-            watched.proven = watched.proven or _is_death(outcome) or nothing_left
+            watched.proven = watched.proven or outcome.is_death or nothing_left
             watched.recovered = watched.proven and done
         awaited = incident.under_way() or getting_ready(incident, self._laps_of(snapshot))
         if awaited or decision.releases or decision.rescues:
@@ -409,7 +409,7 @@ class FailoverLoop:
         name, now = decision.node, asyncio.get_running_loop().time()
         pause = _reading_pause(snapshot, now)
         is_over = snapshot.life.state is Life.RECOVERED and not incident.unfinished()
-        owes = self._volumes.owes(name, incident) or self._power.owes(name, incident)
+        owes = self._volumes.owes(name, incident) or self._power.owes(name)
         awaited = owes or self._witnesses.are_awaited(name)
         if pause < _LATER or not is_over or awaited or not decision.leaves_all:
             return Done()
@@ -513,9 +513,12 @@ class FailoverLoop:
     async def _lift_fences(
         self, snapshot: Snapshot, incident: OpenIncident | None, term: Term
     ) -> bool:
-        """Whether the storage has taken the node back, as far as it is ours to have it so."""
+        """Whether nothing of ours is left against the node: no request to switch it off is under
+        way, and the storage has taken it back, as far as it is ours to have it so."""
         if incident is None:
             return True
+        if self._power.is_awaited(snapshot, incident):
+            return False
         said = partial(self._teller.say, node=snapshot.facts)
         return await self._fences.lift(snapshot.facts, term=term, told=said)
 
@@ -590,9 +593,3 @@ def _reading_pause(snapshot: Snapshot, now: float) -> float:
 def _heard_of(snapshot: Snapshot, incident: OpenIncident) -> bool:
     facts = snapshot.facts
     return facts.lease_changed_at is not None or facts.boot_id != incident.row.spec.boot_id
-
-
-def _is_death(outcome: Outcome) -> bool:
-    """Whether what was proven is more than that some guests have stopped."""
-    proof = outcome.proof
-    return proof is not None and any(e.kind.scope is not Scope.GUEST for e in proof.evidence)

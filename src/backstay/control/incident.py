@@ -124,6 +124,14 @@ class OpenIncident:
         if telling.unsettled(status):
             self.row = msgspec.structs.replace(self.row, status=telling.settled(status, outcome))
 
+    def was_proven(self, decision: Decision) -> None:
+        """What spoke for the death when it was decided, for whatever is written next: where the
+        proof did not hold, nobody finds it any more."""
+        status = self.row.status
+        found = telling.evidence(status.evidence, decision.evidence, self._book.now_text)
+        status = msgspec.structs.replace(status, evidence=found)
+        self.row = msgspec.structs.replace(self.row, status=status)
+
     async def tell(
         self,
         snapshot: Snapshot,

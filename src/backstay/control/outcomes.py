@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from backstay.model.evidence import Evidence, EvidenceKind
+from backstay.model.evidence import Evidence, EvidenceKind, Scope
 from backstay.model.reasons import Why
 from backstay.model.storage import Attachment, Owed
 from backstay.model.workload import PodRef, Workload
@@ -46,6 +46,12 @@ class Outcome:
             for pod in workload.pods
         }
         return tuple(pod for pod in self.removed if pod.uid in uids)
+
+    @property
+    def is_death(self) -> bool:
+        """Whether what was proven is more than that some guests have stopped."""
+        proof = self.proof
+        return proof is not None and any(e.kind.scope is not Scope.GUEST for e in proof.evidence)
 
     def __str__(self) -> str:
         return f"released {len(self.released)}" if self.why is None else self.why.sentence

@@ -41,12 +41,9 @@ _WORTH_SAYING = frozenset(
         PowerReason.WrongDevice,
         PowerReason.DeviceUnidentified,
         PowerReason.InMaintenance,
-        PowerReason.LastCopy,
-        PowerReason.ControlPlaneQuorum,
+        PowerReason.LastCopyThere,
+        PowerReason.ControlPlaneNeedsIt,
         PowerReason.SwitchedOnSince,
-        PowerReason.StaysOff,
-        PowerReason.PowerOffUnanswered,
-        PowerReason.PowerOnUnanswered,
     )
 )
 """What people can do something about. The rest is said of the workloads that wait as well."""
@@ -74,6 +71,8 @@ class Power:
         """Of each node the last claim on its device, and when it was first seen here."""
         self._failed: dict[str, str] = {}
         self._looked_at: dict[str, float] = {}
+        self._due: set[str] = set()
+        """The nodes that are to be switched on."""
         self._settled: set[str] = set()
         """The nodes that were seen to be on again, or of which nobody will ask that any more."""
 
@@ -93,7 +92,7 @@ class Power:
         case = self._case(snapshot, decision, incident, self._source)
         verdict = decide_power(case, chain=self._chain)
         if not verdict.switch:
-            if case.waiting:
+            if case.waiting and verdict.why is not None and verdict.why.code in _WORTH_SAYING:
                 self._say_once(verdict.why, incident, told)
             return ""
         if record.offs and not has_lapsed(record, seen_at, case.now):
@@ -124,10 +123,11 @@ class Power:
         return done.failed or "its device was asked to switch it off"
 
     def is_awaited(self, snapshot: Snapshot, incident: OpenIncident) -> bool:
-        """Whether its device was asked to switch it off, and that may still take effect."""
+        """Whether its device was asked to switch it off, and that may still take effect: until then
+        nobody knows whether the node, be it alive, will be so in a moment."""
         record, seen_at = self._claim(snapshot, incident)
         now = asyncio.get_running_loop().time()
-        return record.offs > 0 and not has_lapsed(record, seen_at, now)
+        return record.offs > 0 and not record.ons and not has_lapsed(record, seen_at, now)
 
     async def switch_on(
         self,
@@ -146,6 +146,7 @@ class Power:
             return ""
         case = self._case(snapshot, decision, incident, self._source)
         due = is_on_due(case, owes=owes)
+        (self._due.add if due.switch else self._due.discard)(node)
         if not due.switch:
             self._say_once(due.why, incident, told)
             return ""
@@ -170,13 +171,13 @@ class Power:
             self._settled.add(node)
         return ""
 
-    def owes(self, node: str, incident: OpenIncident) -> bool:
-        """Whether it may have to be switched on yet."""
-        record = incident.row.status.power or NO_POWER
-        return self._source is not None and record.offs > 0 and node not in self._settled
+    def owes(self, node: str) -> bool:
+        """Whether it is to be switched on, and was not seen to be on yet."""
+        return node in self._due and node not in self._settled
 
     def forget(self, node: str) -> None:
         self._settled.discard(node)
+        self._due.discard(node)
         for kept in (self._claims, self._failed, self._looked_at):
             kept.pop(node, None)
 
@@ -205,7 +206,7 @@ class Power:
     ) -> None:
         """In one incident, whoever leads."""
         said = {moment.code for moment in incident.row.status.timeline}
-        if why is not None and why.code in _WORTH_SAYING and why.code not in said:
+        if why is not None and why.code not in said:
             told(why)
 
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from backstay.decide import life as lives
-from backstay.decide import proof, quorum
+from backstay.decide import proof
 from backstay.decide.failover import Decision, Snapshot
 from backstay.decide.storm import is_storm, most_down
 from backstay.model.drbd import ResourceSight
@@ -177,7 +177,7 @@ def has_it_the_last_copy(case: PowerCase) -> Why | None:
     if not lost or not all(lost):
         return None
     volumes = ", ".join(dict.fromkeys(claim for claims in lost for claim in claims))
-    return PowerReason.LastCopy.because(node=case.snapshot.facts.name, volumes=volumes)
+    return PowerReason.LastCopyThere.because(node=case.snapshot.facts.name, volumes=volumes)
 
 
 def _last_copies(workload: Workload, snapshot: Snapshot) -> tuple[str, ...]:
@@ -190,9 +190,12 @@ def _last_copies(workload: Workload, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _is_last_copy(sight: ResourceSight) -> bool:
-    """By LINSTOR's word: the node has a disk, and no other could take over, with or without it."""
+    """By LINSTOR's word: the node has a disk, and of all others it is known that theirs lack
+    something. That none could be promoted says nothing: one that is connected to a primary cannot
+    be."""
     own = any(each.node == sight.node and each.diskful for each in sight.replicas)
-    return own and not sight.view and quorum.has_no_successor(sight) is not None
+    others = [each for each in sight.replicas if each.node != sight.node and each.diskful]
+    return own and not sight.view and all(each.up_to_date is False for each in others)
 
 
 def is_view_fresh(case: PowerCase) -> Why | None:
@@ -245,7 +248,7 @@ def does_the_control_plane_need_it(case: PowerCase) -> Why | None:
     alive = sum(name != facts.name for name in fleet.control_plane_alive)
     if not facts.control_plane or 2 * alive > count:
         return None
-    return PowerReason.ControlPlaneQuorum.because(node=facts.name, alive=alive, count=count)
+    return PowerReason.ControlPlaneNeedsIt.because(node=facts.name, alive=alive, count=count)
 
 
 def has_api_gone_back(case: PowerCase) -> Why | None:
@@ -312,10 +315,10 @@ def is_on_due(case: PowerCase, *, owes: bool) -> PowerVerdict:
     if owes or not is_all_done(case.told):
         return PowerVerdict(False, None)
     policy, node = snapshot.policy, snapshot.facts.name
-    if not policy.power_on:
+    if not policy.power_on or is_it_our_job(case) is not None:
         return PowerVerdict(False, PowerReason.StaysOff.because(node=node))
     why = (
-        is_it_our_job(case)
+        is_node_exempt(case)
         or is_it_in_maintenance(case)
         or has_api_gone_back(case)
         or _unarmed(policy, f"the power of {node}")

@@ -1,11 +1,11 @@
 """Readiness: what would happen if a node died now.
 
 The very decision of a failover, asked of a death that has not happened: once with nothing to
-prove it but what DRBD would say then, which shows what is held; once with a person's word, which
-shows what that would settle.
+prove it but what DRBD and the node's BMC would say then, which shows what is held; once with a
+person's word, which shows what that would settle.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from backstay.decide.failover import Action, Check, Snapshot, Verdict, decide
 from backstay.decide.guests import aftermath, notes
 from backstay.decide.policy import terms_of
+from backstay.decide.power_outlook import SECONDS, PowerOutlook, as_if_off, power_outlook
 from backstay.decide.proof import VANTAGES, is_of, objection, presumed_after
 from backstay.decide.quorum import as_if_lost, shut_out
 from backstay.decide.storm import Fleet
@@ -20,6 +21,7 @@ from backstay.model.caveats import Caveat
 from backstay.model.evidence import Confirmation, Evidence, EvidenceKind, Strength, Testimony
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import Detach, Job, Mode, Ownership, Policy, Terms, Times
+from backstay.model.power import DeviceReport
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Workload, WorkloadKind
 
@@ -89,27 +91,39 @@ class NodeOutlook(msgspec.Struct, frozen=True):
 
 
 def readiness(
-    snapshot: Snapshot, *, times: Times, chain: Sequence[Check], places: int | None = None
+    snapshot: Snapshot,
+    *,
+    times: Times,
+    chain: Sequence[Check],
+    places: int | None = None,
+    devices: Mapping[str, DeviceReport] | None = None,
 ) -> NodeOutlook:
     """See the module. The snapshot's own life, policy mode and age are put aside; of its testimony
     only that of DRBD counts, as it would be then. ``places`` is on how many nodes controllers of
-    ours run, if that is known."""
+    ours run, and ``devices`` how those were found that could switch nodes off, if that is known."""
     dead = _as_if_dead(snapshot)
+    name, known = snapshot.facts.name, devices or {}
+    power = power_outlook(snapshot, known.get(name), known=devices is not None)
+    if power.proves:
+        dead = as_if_off(dead)
     unproven = decide(dead, 0.0, times=times, chain=chain)
     proven = decide(_confirmed(dead), 0.0, times=times, chain=chain)
     outlooks = tuple(
-        _outlook(before, after, snapshot, dead)
+        _outlook(before, after, snapshot, dead, power)
         for before, after in zip(unproven.verdicts, proven.verdicts, strict=True)
     )
-    proof = (*_drbd(outlooks), "a person: backstay confirm-dead")
-    hardships = [*_hardships(snapshot.facts), *_loneliness(outlooks, places)]
+    switched = (f"its BMC, within {SECONDS} s or so of the alarm",) if power.proves else ()
+    proof = (*switched, *_drbd(unproven.verdicts), "a person: backstay confirm-dead")
+    unpowered = () if power.proves or power.why is None else (power.why,)
+    hardships = [*_hardships(snapshot.facts), *_loneliness(outlooks, places), *unpowered]
     return NodeOutlook(snapshot.facts.name, outlooks, proof, tuple(hardships))
 
 
-def _drbd(outlooks: Sequence[Outlook]) -> Iterator[str]:
-    count = sum(outlook.by_itself for outlook in outlooks)
+def _drbd(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    kinds = [each.evidence.kind for each in verdicts if each.evidence is not None]
+    count = kinds.count(EvidenceKind.STORAGE_QUORUM)
     if count:
-        yield f"DRBD's quorum, for {count} of {len(outlooks)} workloads"
+        yield f"DRBD's quorum, for {count} of {len(verdicts)} workloads"
 
 
 def _loneliness(outlooks: Sequence[Outlook], places: int | None) -> Iterator[Why]:
@@ -123,7 +137,9 @@ def _hardships(facts: NodeFacts) -> Iterator[Why]:
         yield Caveat.OutlivesItsDaemon.because(node=facts.name, runtime=facts.runtime)
 
 
-def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot, dead: Snapshot) -> Outlook:
+def _outlook(
+    before: Verdict, after: Verdict, snapshot: Snapshot, dead: Snapshot, power: PowerOutlook
+) -> Outlook:
     workload, node = before.workload, snapshot.facts.name
     if before.action is Action.LEAVE:
         return Outlook(workload, None, before.why, Ending.LEFT, fix=before.why.next)
@@ -132,7 +148,8 @@ def _outlook(before: Verdict, after: Verdict, snapshot: Snapshot, dead: Snapshot
         return Outlook(workload, held, after.why, Ending.HELD, fix=_unbinding(workload, after.why))
     terms = terms_of(workload, snapshot.policy)
     then = aftermath(workload, terms)
-    caveats = (*_caveats(workload, terms, snapshot), *_on_drbd(workload, dead))
+    switched = (power.why,) if power.proves and power.why is not None else ()
+    caveats = (*_caveats(workload, terms, snapshot), *switched, *_on_drbd(workload, dead))
     stuck = next((note for note in workload.notes if note.code in _NEVER_STARTS), None)
     if not then.down and stuck is not None:
         return Outlook(workload, held, stuck, Ending.STAYS_DOWN, caveats, stuck.next)

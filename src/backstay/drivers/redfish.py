@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from backstay.drivers.power import DEADLINE, PowerFailed, PowerReading
+from backstay.kube.pem import Unusable, trusted_authorities
 from backstay.kube.plain_yaml import NotPlainYaml, read_plain_yaml
 from backstay.seam.errors import TlsFailed, TransportError
 from backstay.seam.files import FileInfo, Files
@@ -268,7 +269,17 @@ def _unsafe(login: _Login) -> str:
         return "address has no TLS, by which its password would be read (insecure: true allows it)"
     if login.system and not login.system.startswith(f"{_SYSTEMS}/"):
         return f"system does not begin with {_SYSTEMS}/"
-    return "" if login.username else "username is empty"
+    if not login.username:
+        return "username is empty"
+    return _untrusted(login.ca) if login.ca else ""
+
+
+def _untrusted(ca: str) -> str:
+    try:
+        trusted_authorities(ca.encode())
+    except Unusable as error:
+        return f"ca has {error}"
+    return ""
 
 
 def _is_loopback(host: str) -> bool:

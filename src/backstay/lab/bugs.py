@@ -16,6 +16,7 @@ from backstay.lab.guest_bugs import GUEST_BUGS
 from backstay.lab.leader_bugs import LEADER_BUGS
 from backstay.lab.linstor_bugs import LINSTOR_BUGS
 from backstay.lab.policy_bugs import POLICY_BUGS
+from backstay.lab.power_bugs import POWER_BUGS
 from backstay.lab.silence_bugs import SILENCE_BUGS
 from backstay.lab.storage_bugs import STORAGE_BUGS
 from backstay.lab.word_bugs import WORD_BUGS
@@ -30,6 +31,7 @@ BUGS: tuple[Bug, ...] = (
     *LEADER_BUGS,
     *LINSTOR_BUGS,
     *DRAIN_BUGS,
+    *POWER_BUGS,
 )
 
 

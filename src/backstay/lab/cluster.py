@@ -30,6 +30,7 @@ from backstay.kube.resource import ENDPOINT_SLICES, LEASES, NAMESPACES, NODES, P
 from backstay.lab.inspector import Inspector
 from backstay.lab.knocks import Knocks
 from backstay.lab.liveness import SAME_DECISION, Flight
+from backstay.lab.power_stage import DIRECTORY, PowerStage
 from backstay.lab.witness import Witness, workload_in, workload_of
 from backstay.model.labels import LEASE_NAMESPACE
 from backstay.model.node import Life
@@ -89,6 +90,7 @@ class LabCluster:
         csi_addons: bool = False,
         linstor: Linstor | None = None,
         provider: bool = False,
+        bmcs: bool = False,
         kubevirt: str = "v1.9.0",
     ) -> None:
         self.apps: dict[str, App] = {}
@@ -125,6 +127,8 @@ class LabCluster:
         self.linstor = linstor
         if linstor is not None:
             install_linstor(linstor, self.embedded)
+        self.witness.linstor = linstor
+        self.power = PowerStage(self.embedded, self.witness) if bmcs else None
         self._provider = SimProvider(self.nodes, self.witness.answered) if provider else None
         self.embedded.add_controller(
             "virt-controller",
@@ -211,6 +215,8 @@ class LabCluster:
             if isinstance(self._ground, LoopGround):
                 # What it records is read when all is over, and is nothing for people's disks.
                 seams = dataclasses.replace(seams, files=MemoryFiles())
+            if self.power is not None:
+                await self.power.give_credentials(seams.files)
             client = KubeClient(seams.transport, self._access(name), user_agent="backstay")
             self.witness.restores.started(name)
             self._flights[name] = Flight(seams.files, _FLIGHTS, instead.get("chain", CHAIN))
@@ -219,6 +225,8 @@ class LabCluster:
                 self.apps[name] = app
 
             ours = settings(name, self.factor, node=on, linstor=self.linstor is not None)
+            if self.power is not None:
+                ours = msgspec.structs.replace(ours, redfish=DIRECTORY)
             await run(ours, seams, client, made=made, **instead)
 
         self._processes[name] = f"{on}/{name}" if on else f"{name}/{CONTROLLER}"

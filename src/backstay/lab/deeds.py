@@ -21,12 +21,14 @@ from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab import drain_deeds, guest_deeds, policy_deeds, storage_deeds
 from backstay.lab.cluster import NAMESPACE
 from backstay.lab.linstor_stage import LinstorStage
+from backstay.lab.power_stage import PowerStage, put_in_maintenance, take_out_of_maintenance
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
 from backstay.lab.witness import workload_of
 from backstay.model.labels import PROTECT, TAINT
 from backstay.settings import Settings
 from backstay.sim.api.store import Snapshot
+from backstay.sim.bmc import Reset
 from backstay.sim.cluster.embedded import API
 from backstay.sim.kubevirt.hotplug import plugged_in
 from backstay.sim.kubevirt.names import MIGRATIONS
@@ -72,6 +74,8 @@ class Deeds:
             what = await self._deeds[step.do](step)
         except KubeError as error:
             return ALICE, f"wanted to {step.do} {step.about}".rstrip() + f", but: {error}"
+        if self._stage.power is not None:
+            self._stage.power.follow_mains()
         return (ALICE if step.do in _OF_PEOPLE else "api" if step.do in _OF_API else who), what
 
     async def due(self, step: Step) -> None:
@@ -106,6 +110,15 @@ class Deeds:
             Do.REMEDIATE: lambda step: storage_deeds.remediate(self._client, step.node),
             Do.PUT_BACK: lambda step: storage_deeds.put_back(self._client, step.node),
             Do.FENCE: lambda step: storage_deeds.fence(self._client, step.node),
+            Do.BMC: self._to_power(_befall),
+            Do.SWITCH_OFF: self._to_power(
+                lambda on, step: on.switch(step.node, Reset.OFF, by=ALICE)
+            ),
+            Do.SWITCH_ON: self._to_power(lambda on, step: on.switch(step.node, Reset.ON, by=ALICE)),
+            Do.PUT_IN_MAINTENANCE: lambda step: put_in_maintenance(self._client, step.node),
+            Do.TAKE_OUT_OF_MAINTENANCE: lambda step: take_out_of_maintenance(
+                self._client, step.node
+            ),
             Do.CORDON: self._cordon,
             Do.UNCORDON: self._uncordon,
             Do.MAINTAIN: lambda step: drain_deeds.maintain(self._client, step.node),
@@ -173,6 +186,13 @@ class Deeds:
             return deed(self._stage.linstor, step)
 
         return to_linstor
+
+    def _to_power(self, deed: Callable[[PowerStage, Step], str]) -> Deed:
+        async def to_power(step: Step) -> str:
+            assert self._stage.power is not None
+            return deed(self._stage.power, step)
+
+        return to_power
 
     # Nodes
 
@@ -540,6 +560,11 @@ def _happen(stage: LinstorStage, step: Step) -> str:
     return stage.happen(step.what, step.seconds)
 
 
+def _befall(stage: PowerStage, step: Step) -> str:
+    assert step.how is not None
+    return stage.befall(step.node, step.how, step.seconds)
+
+
 _OF_API = frozenset({Do.KILL_API, Do.START_API})
 
 _OF_PEOPLE = frozenset({
@@ -550,5 +575,6 @@ _OF_PEOPLE = frozenset({
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,
     Do.MIGRATE, Do.CANCEL_MIGRATION, Do.DELETE_GUEST, Do.SAY_FAILED, Do.PLUG_DISK, Do.EVICT,
-    Do.DELETE_INCIDENTS,
+    Do.DELETE_INCIDENTS, Do.SWITCH_OFF, Do.SWITCH_ON, Do.PUT_IN_MAINTENANCE,
+    Do.TAKE_OUT_OF_MAINTENANCE,
 })  # fmt: skip

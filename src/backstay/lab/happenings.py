@@ -1,6 +1,7 @@
 """Happenings: what something that has happened is, as the rules see it.
 
-Rules are about deeds: that a pod is marked or removed, a node tainted, an address taken. Here it is
+Rules are about deeds: that a pod is marked or removed, a node tainted or switched off, an address
+taken. Here it is
 told by which requests and commits those are done, and what a happening is about at all: most of
 what happens in a cluster is somebody else's doing, or a record that is ours to write, and most
 rules have nothing to say of it. So each says what it is ``About``, and is asked about nothing else.
@@ -19,6 +20,8 @@ from backstay.kube.resource import EVENTS, LEASES, NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.guest_rules import asks_kubevirt
 from backstay.lab.maintenances import parts_on
+from backstay.lab.power_rules import asks_to_switch
+from backstay.lab.powers import POWER
 from backstay.lab.storage_rules import asks_to_detach, asks_to_fence
 from backstay.lab.terms import term_of
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness
@@ -35,7 +38,7 @@ OURS = frozenset({INCIDENTS.label, LEASES.label, EVENTS.label})
 TAKEN_WITH = frozenset(
     {
         PODS.label, NODES.label, ATTACHMENTS.label, NETWORK_FENCES.label,
-        VIRTUAL_MACHINES.label, MIGRATIONS.label,
+        VIRTUAL_MACHINES.label, MIGRATIONS.label, POWER,
     }
 ) | BLOCKS | HANDLES  # fmt: skip
 """The kinds by requests for which something can be taken away."""
@@ -121,6 +124,7 @@ def takes_something(happening: Happening, witness: Witness) -> bool:
         or asks_to_detach(happening)
         or asks_to_fence(happening)
         or asks_kubevirt(happening)
+        or asks_to_switch(happening)
     )
 
 

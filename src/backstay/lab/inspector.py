@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from backstay.lab.copies import SECOND_COPIES, accepted_risk
 from backstay.lab.drain_promises import DrainsEnd, LastCopies
 from backstay.lab.drbd_rules import DrbdsWord
 from backstay.lab.happenings import Subject, subject_of
-from backstay.lab.invariants import INVARIANTS, SECOND_COPIES, Invariant, accepted_risk
+from backstay.lab.invariants import INVARIANTS, Invariant
 from backstay.lab.liveness import Patience, Promise, Repetition, Watchful
 from backstay.lab.pace import Pace
 from backstay.lab.witness import Happening, Witness

@@ -6,7 +6,7 @@ truth and at what our controllers had seen when they wrote (``witness.py``), nev
 of themselves: the product's own code is not asked whether the product is right.
 
 =======================  ========================================================================
-OneWriter                no volume has two writers, and no workload runs twice
+OneWriter                no volume has two writers, and no workload runs twice (``copies.py``)
 NoDeleteWithoutEvidence  what is removed was marked before, on a node whose death somebody vouches
                          for and that has shown no life since
 EvidenceScope            volumes are taken from a node only on proof about it or about them, if
@@ -42,14 +42,15 @@ NoBystander              nothing on a living node is touched, nor what its owner
 OneOwner                 what the configuration leaves to another program, or to nobody, is not done
 OwnersProof              nothing is removed on weaker proof than its owner asks for, within the
                          bounds of the cluster
+PowerOrder               no node is switched off after we have switched it on again, nor on before
+                         all is done, nor if it was not we who switched it off (``power_rules.py``)
+LastCopy                 no node is switched off that has the last good copy of what somebody waits
+                         for
 =======================  ========================================================================
 
-What must happen sooner or later is in ``liveness.py`` and ``drain_promises.py``. Rules about power
-get their checks together with that part.
+What must happen sooner or later is in ``liveness.py`` and ``drain_promises.py``.
 
-A person can be wrong, and a node that is cut off cannot object: two copies that come of a pod which
-was removed on somebody's word, or by somebody else, while it ran and nobody could see it, are an
-``accepted`` risk and not a breach. Two copies of anything else are one, whatever anybody has said.
+Two copies that nobody could see coming are an ``accepted`` risk, and no breach (``copies.py``).
 
 ``INVARIANTS`` is a value; more rules are more entries. Each has a deliberate bug that it catches
 (``bugs.py``).
@@ -68,7 +69,7 @@ from backstay.apis.storage import ATTACHMENTS
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.address_rules import one_address
 from backstay.lab.addresses import BLOCKS, HANDLES
-from backstay.lab.copies import places, was_accepted
+from backstay.lab.copies import SECOND_COPIES, one_writer
 from backstay.lab.drain_rules import (
     calls_off,
     comes_back,
@@ -91,6 +92,17 @@ from backstay.lab.happenings import (
 )
 from backstay.lab.linstor_rules import may_be_succeeded
 from backstay.lab.policy_rules import kept_by_a_policy, one_owner, owners_proof
+from backstay.lab.power_rules import (
+    asks_for,
+    asks_to_switch,
+    hits_a_bystander,
+    kills_guests,
+    last_copy_power,
+    power_order,
+    switched_off_in_a_storm,
+    unannounced_switch,
+)
+from backstay.lab.powers import POWER
 from backstay.lab.silence_rules import storm
 from backstay.lab.storage_rules import (
     asks_to_detach,
@@ -100,7 +112,7 @@ from backstay.lab.storage_rules import (
     somebodys_fence,
 )
 from backstay.lab.terms import holder, transitions
-from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_of
+from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness
 from backstay.model.labels import (
     DRAIN_TAINT,
     EXCLUDE,
@@ -113,13 +125,11 @@ from backstay.model.labels import (
     TAINT,
     VM_NAME,
 )
-from backstay.sim.nodes.truth import Entry, What
+from backstay.sim.bmc import Reset
+from backstay.sim.nodes.truth import What
 
 Json = Mapping[str, Any]
 Check = Callable[[Happening, Witness], str | None]
-
-SECOND_COPIES = frozenset({What.STARTED, What.WRITING, What.ADMITTED})
-"""By what there can be another copy that writes."""
 
 _RECORDS = "configmaps"
 """In our own namespace: what they have recorded."""
@@ -134,49 +144,6 @@ class Invariant:
     name: str
     check: Check
     about: About
-
-
-# I1
-
-
-def one_writer(happening: Happening, witness: Witness) -> str | None:
-    found = _second_copy(happening, witness)
-    return None if found is None or found.accepted else found.sentence
-
-
-def accepted_risk(happening: Happening, witness: Witness) -> str | None:
-    found = _second_copy(happening, witness)
-    return found.sentence if found is not None and found.accepted else None
-
-
-@dataclass(frozen=True)
-class _Doubled:
-    sentence: str
-    accepted: bool
-
-
-def _second_copy(happening: Happening, witness: Witness) -> _Doubled | None:
-    """Every volume here is one workload's: two that write to it are two copies."""
-    if not isinstance(happening, Entry) or happening.what not in SECOND_COPIES:
-        return None
-    truth = witness.truth
-    for volume in happening.volumes:
-        writers = truth.writers(volume)
-        if len(writers) > 1:
-            sentence = f"{volume} is written to by {places(writers)}"
-            return _Doubled(sentence, was_accepted(writers, witness))
-    if happening.what is What.ADMITTED:
-        return None
-    started = workload_of(happening)
-    copies = [
-        each
-        for each in truth.running()
-        # The other end of a migration runs too, without a guest.
-        if workload_of(each) == started and not truth.is_held_back(each.node, each.uid)
-    ]
-    if len(copies) <= 1:
-        return None
-    return _Doubled(f"{started} runs on {places(copies)}", was_accepted(copies, witness))
 
 
 # I2, I13
@@ -209,6 +176,10 @@ def proof_after_barrier(happening: Happening, witness: Witness) -> str | None:
     marked, by = witness.marked(meta["uid"]), request_of(happening)
     if marked is None:
         return None
+    if witness.powers.read_off(by.user, node, sent=by.sent, before=marked) and _doubt(
+        removed, by, witness, since=marked
+    ):
+        return f"{meta['name']} was removed, and its BMC was not asked again since it was marked"
     lease, words = witness.lease_look(by, node), witness.words_seen(by, node, since=marked)
     if lease is not None and not _doubt(removed, by, witness, since=lease.version):
         # What was taken back meanwhile is not what it rests on, where there is something else.
@@ -255,6 +226,9 @@ def epoch(happening: Happening, witness: Witness) -> str | None:
     if asks_to_delete_a_pod(happening) or asks_to_detach(happening):
         assert isinstance(happening, Asked)
         return _unannounced(happening, witness)
+    if asks_to_switch(happening):
+        assert isinstance(happening, Asked)
+        return unannounced_switch(happening, witness)
     return _epoch_of_a_new_term(happening, witness)
 
 
@@ -353,12 +327,15 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(BLOCKS | HANDLES, ("PUT", "DELETE")),
     MIGRATIONS.label: ("POST",),
     VIRTUAL_MACHINES.label: ("PUT",),
+    POWER: ("POST",),
 }
 """What we may ask for, of what is not ours."""
 
 
 def _not_ours_to_ask(asked: Asked, witness: Witness) -> str | None:
     name = asked.key[1]
+    if asks_to_switch(asked) and asked.subresource not in tuple(Reset):
+        return f"{asked.subresource} of {name} was asked for, which is neither off nor on"
     if "finalizers" in (asked.body.get("metadata") or ()):
         return f"the finalizers of {name} were to be changed"
     if asked.storage in OURS and asked.method != "DELETE":
@@ -477,6 +454,9 @@ def _is_tainted(node: Json) -> bool:
 
 
 def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | None:
+    if asks_for(happening, Reset.OFF):
+        assert isinstance(happening, Asked)
+        return kills_guests(happening, witness)
     if asks_to_fence(happening):
         assert isinstance(happening, Asked)
         return robs_a_guest(happening, witness)
@@ -496,6 +476,9 @@ def no_healthy_guest_stopped(happening: Happening, witness: Witness) -> str | No
 def no_bystander(happening: Happening, witness: Witness) -> str | None:
     """Also an attempt that the API refuses is one, unless it names a pod that is gone by now; and
     of one that names an older version nobody can say that its owner had kept it from us by then."""
+    if asks_to_switch(happening):
+        assert isinstance(happening, Asked)
+        return hits_a_bystander(happening, witness)
     if not asks_to_delete_a_pod(happening):
         return None
     assert isinstance(happening, Asked)
@@ -536,10 +519,18 @@ def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | No
     return f"{node} is exempt" if labels.get(EXEMPT) == "true" else None
 
 
+def _storm(happening: Happening, witness: Witness) -> str | None:
+    if asks_for(happening, Reset.OFF):
+        assert isinstance(happening, Asked)
+        return switched_off_in_a_storm(happening, witness)
+    return storm(happening, witness)
+
+
 _PODS, _NODES = frozenset({PODS.label}), frozenset({NODES.label})
 _DELETED = frozenset({PODS.label, ATTACHMENTS.label})
 _GUESTS = frozenset({VIRTUAL_MACHINES.label, MIGRATIONS.label})
 _PODS_TOUCHED = About(deeds=_PODS)
+_SWITCHED = frozenset({POWER})
 
 INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I1", "OneWriter", one_writer, About(truth=SECOND_COPIES)),
@@ -552,9 +543,10 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         "I4", "Preconditions", preconditions, About(requests=_DELETED | _REWRITTEN)
     ),
-    Invariant("I5", "Epoch", epoch, About(requests=_DELETED, lease=True)),
-    Invariant("I6", "Storm", storm, _PODS_TOUCHED),
+    Invariant("I5", "Epoch", epoch, About(requests=_DELETED | _SWITCHED, lease=True)),
+    Invariant("I6", "Storm", _storm, About(requests=_SWITCHED, deeds=_PODS)),
     Invariant("I7", "Pdb", pdb, About(requests=_PODS, deeds=_PODS)),
+    Invariant("I8", "LastCopy", last_copy_power, About(requests=_SWITCHED)),
     Invariant("I9", "Disarm", disarm, About(requests=TAKEN_WITH)),
     Invariant("I10", "Ownership", ownership, About(requests=None, deeds=_NODES)),
     Invariant(
@@ -567,14 +559,17 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I11", "Zombie", zombie, About(requests=TAKEN_WITH, deeds=_NODES, lease=True)),
     Invariant(
         "I12", "NoHealthyGuestStopped", no_healthy_guest_stopped,
-        About(requests=frozenset({NETWORK_FENCES.label, VIRTUAL_MACHINES.label}), deeds=_PODS),
+        About(
+            requests=_SWITCHED | {NETWORK_FENCES.label, VIRTUAL_MACHINES.label}, deeds=_PODS
+        ),
     ),
     Invariant("I12", "AsPolicySays", as_policy_says, About(requests=_GUESTS)),
     Invariant(
         "I14", "OneAddress", one_address,
         About(truth=frozenset({What.STARTED, What.WRITING}), deeds=BLOCKS),
     ),
-    Invariant("I16", "NoBystander", no_bystander, About(requests=_PODS)),
+    Invariant("I15", "PowerOrder", power_order, About(requests=_SWITCHED)),
+    Invariant("I16", "NoBystander", no_bystander, About(requests=_PODS | _SWITCHED)),
     Invariant("I16", "OneOwner", one_owner, About(requests=TAKEN_WITH)),
     Invariant("I3", "OwnersProof", owners_proof, _PODS_TOUCHED),
 )  # fmt: skip

@@ -1,10 +1,10 @@
 """Liveness: what must happen sooner or later, and the bound within which it must.
 
 A promise is kept while nothing stands in its way: a controller has led without a break, and for a
-recovery somebody has rightly confirmed the death of a node that is really off, we are armed and
-most other nodes are well. All of that is read off the ground truth and off what was committed. The
-time counts from when it became true, and begins anew with each interruption: that is also how a
-crash at any moment is judged (L5), because its successor has the same bound.
+recovery somebody has rightly confirmed the death of a node that is really off, be it its BMC, we
+are armed and most other nodes are well. All of that is read off the ground truth and off what was
+committed. The time counts from when it became true, and begins anew with each interruption: that
+is also how a crash at any moment is judged (L5), because its successor has the same bound.
 
 ==================  =============================================================================
 Recovered           within 60 s everything protected is released from a node that is proven dead,
@@ -39,6 +39,7 @@ from backstay.lab.happenings import About
 from backstay.lab.linstor_rules import is_replaceable
 from backstay.lab.maintenances import parts_on
 from backstay.lab.policy_rules import OURS, owner_of, wants_more_than_a_word
+from backstay.lab.powers import POWER
 from backstay.lab.terms import NOBODYS, Term, term_of
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model import labels
@@ -224,7 +225,8 @@ class Patience:
     def _is_settled(self, name: str, node: Json) -> bool:
         """Whether nothing but we could be the reason that the workloads of a node that is off are
         not released."""
-        return self._is_confirmed(name, node) and self._is_armed() and self._most_are_well(but=name)
+        known = self._is_confirmed(name, node) or self._witness.powers.is_readable(name)
+        return known and self._is_armed() and self._most_are_well(but=name)
 
     def _is_armed(self) -> bool:
         config = self._witness.stored(CONFIGS.label, CONFIG_NAME)
@@ -346,7 +348,7 @@ class Repetition:
     """The promise not to do the same over and over."""
 
     def __init__(self, *, factor: float = 1.0) -> None:
-        self.about = About(requests=frozenset({PODS.label, NODES.label, INCIDENTS.label}))
+        self.about = About(requests=frozenset({PODS.label, NODES.label, INCIDENTS.label, POWER}))
         self._window = _MINUTE * factor
         self._deeds: dict[tuple[str, ...], deque[float]] = {}
 
@@ -367,6 +369,8 @@ def _deeds(asked: Asked) -> Iterator[tuple[str, ...]]:
     if asked.storage == PODS.label:
         if not asked.dry_run:
             yield "evict" if asked.evicts else "delete", *asked.key
+    elif asked.storage == POWER:
+        yield "switch", name, asked.subresource
     elif asked.storage == NODES.label:
         taints = (body.get("spec") or {}).get("taints") or ()
         on = any(each.get("key") == labels.TAINT for each in taints)

@@ -25,8 +25,8 @@ from backstay.lab.inspector import Breach
 from backstay.lab.maintenances import Part, parts_on
 from backstay.lab.scenario import LEADER, BadScenario, Scenario, Step
 from backstay.lab.stage import Stage
-from backstay.lab.timeline import Line, Scribe, is_tainted, kind_of
-from backstay.lab.witness import Committed, workload_of
+from backstay.lab.timeline import Deed, Line, Scribe, is_tainted, kind_of, user_of
+from backstay.lab.witness import workload_of
 from backstay.model.incident import Progress
 from backstay.sim.calico import DUAL, V1, V3, Calico
 from backstay.sim.cluster.ground import WorldGround
@@ -61,6 +61,8 @@ class Played(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     migrated: tuple[str, ...]
     calls: int
     checked: int
+    without_power: tuple[str, ...] = ()
+    powered_on: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
     astray: bool = False
     """Whether an invariant broke that was not expected to."""
@@ -116,6 +118,7 @@ class Performance:
             csi_addons=scenario.csi_addons,
             linstor=_linstor(world, scenario),
             provider=scenario.provider,
+            bmcs=scenario.bmcs is not None,
             kubevirt=scenario.kubevirt,
         )
         self._stage = Stage(self.cluster, scenario, **_parts(scenario, instead))
@@ -174,10 +177,9 @@ class Performance:
         left, enough = max(1, step.after_writes), asyncio.Event()
         whose = self._deeds.leader if step.controller == LEADER else step.controller
 
-        def told(write: Committed) -> None:
+        def told(write: Deed) -> None:
             nonlocal left
-            assert write.by is not None
-            if whose and write.by.user != whose:
+            if whose and user_of(write) != whose:
                 return
             if step.after is None or kind_of(write) is step.after:
                 left -= 1
@@ -227,6 +229,10 @@ class Performance:
             migrated=moved(self._guests, homes(cluster.store)),
             calls=cluster.witness.calls - self._calls,
             checked=cluster.inspector.checked,
+            without_power=tuple(
+                name for name, node in cluster.nodes.items() if node.boot_id is None
+            ),
+            powered_on=tuple(scribe.powered_on),
         )
 
     def _running(self) -> dict[str, tuple[str, ...]]:
@@ -298,6 +304,8 @@ def _unmet(scenario: Scenario, played: Played) -> Iterable[str]:
         "cordoned": (expect.cordoned, played.cordoned),
         "migrated": (expect.migrated, played.migrated),
         "breaches": (expect.breaches, played.broken),
+        "withoutPower": (expect.without_power, played.without_power),
+        "poweredOn": (expect.powered_on, played.powered_on),
     }
     for field, (wanted, found) in asked.items():
         if wanted is not None and set(wanted) != set(found):

@@ -19,6 +19,7 @@ from backstay.kube.resource import NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.guest_rules import asks_kubevirt, has_stopped
 from backstay.lab.maintenances import parts_on
+from backstay.lab.powers import POWER
 from backstay.lab.storage_rules import asks_to_detach
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model.evidence import Strength
@@ -52,6 +53,8 @@ def one_owner(happening: Happening, witness: Witness) -> str | None:
     look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
     spec = look.stored.object["spec"] if look is not None and look.stored is not None else {}
     owner = owner_of(job, spec)
+    if job == "fencing" and happening.storage == POWER and not _switches_power(spec):
+        owner = "Off"
     if owner == OURS:
         return None
     return f"{happening.key[1]} was to be changed, and {job} is not ours to do ({owner})"
@@ -60,6 +63,11 @@ def one_owner(happening: Happening, witness: Witness) -> str | None:
 def owner_of(job: str, spec: Json) -> str:
     """By what stands in a BackstayConfig."""
     return str((spec.get("owners") or {}).get(job, OURS))
+
+
+def _switches_power(spec: Json) -> bool:
+    """Whether the configuration lets us switch anybody off or on."""
+    return bool(((spec.get("fencing") or {}).get("power") or {}).get("enabled"))
 
 
 def _job(happening: Happening, witness: Witness) -> str | None:
@@ -72,6 +80,8 @@ def _job(happening: Happening, witness: Witness) -> str | None:
         return "addresses"
     if happening.storage == NETWORK_FENCES.label:
         return "fencing" if happening.method == "POST" else None
+    if happening.storage == POWER:
+        return "fencing"
     if asks_kubevirt(happening):
         return "failover"
     if happening.evicts:
@@ -154,9 +164,10 @@ def _asked_proof(pod: Json, witness: Witness) -> str:
 
 def _had(pod: Json, by: Asked, witness: Witness) -> str:
     """How strong the proof really was."""
-    if has_stopped(pod, witness) or witness.is_shut_out(pod):
-        return Strength.OBSERVED.value
     node = str(pod["spec"].get("nodeName", ""))
+    seen_off = witness.powers.read_off(by.user, node, sent=by.sent)
+    if has_stopped(pod, witness) or witness.is_shut_out(pod) or seen_off:
+        return Strength.OBSERVED.value
     doubt = witness.doubt(by, node, strong=True)
     return Strength.PRESUMED.value if doubt else Strength.CONFIRMED.value
 

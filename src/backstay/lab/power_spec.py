@@ -76,7 +76,9 @@ class BmcsSpec(_Part, frozen=True):
 
     def on(self, nodes: tuple[str, ...]) -> "BmcsSpec":
         """The same where there are only these nodes."""
-        left = {name: each for name, each in self.of.items() if {name, each.wired_to} <= {"", *nodes}}
+        left = {
+            name: each for name, each in self.of.items() if {name, each.wired_to} <= {"", *nodes}
+        }
         return BmcsSpec(without=tuple(name for name in self.without if name in nodes), of=left)
 
     def wrongs(self, nodes: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.resource import NODES
 from backstay.lab.power_spec import BmcSpec, BmcsSpec, How
 from backstay.lab.witness import Witness
+from backstay.model.labels import DRAIN_TAINT
 from backstay.seam import Seams
 from backstay.seam.files import Files
 from backstay.seam.serve import ServerTls
@@ -24,8 +25,6 @@ from backstay.sim.nodes.node import Node
 DIRECTORY = "/etc/backstay/redfish"
 """Where controllers find who to ask, and as whom."""
 
-DRAIN_TAINT = "medik8s.io/drain"
-"""On a node that is in maintenance."""
 
 _PROGRAM = "redfish"
 _PORT = 443
@@ -128,7 +127,7 @@ class PowerStage:
         if bmc is None or spec is None or node in self._without_power:
             return False
         own = not spec.wired_to and spec.uuid in ("own", "swapped")
-        return own and bmc.trouble in (Trouble.WELL, Trouble.STUCK, Trouble.HOLDS_UP)
+        return own and bmc.trouble in _READABLE
 
     async def give_credentials(self, files: Files) -> None:
         """To a controller, as its kubelet mounts them."""
@@ -190,9 +189,11 @@ async def _taints(client: KubeClient, node: str) -> list[dict[str, str]]:
     return list((await client.get(NODES, node)).json()["spec"].get("taints") or ())
 
 
+_READABLE = (Trouble.WELL, Trouble.STUCK, Trouble.HOLDS_UP, Trouble.LOSES_ANSWERS)
 _WORDS: Mapping[Trouble, str] = {
     Trouble.SILENT: "has a BMC that does not answer any more",
     Trouble.SLOW: "has a BMC whose answers take {seconds:g} s",
+    Trouble.LOSES_ANSWERS: "has a BMC that switches when it is asked to, and does not say so",
     Trouble.HOLDS_UP: "has a BMC that the next request to switch reaches {seconds:g} s late",
     Trouble.REFUSES: "has a BMC with another password",
     Trouble.FAILS: "has a BMC that fails",

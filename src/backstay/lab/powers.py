@@ -2,10 +2,11 @@
 
 A reading counts for whoever has it, as of the version that the API had at that moment: like a look
 at an object (``looks.py``). It is a reading of *Off* only if the BMC is that of the node which is
-meant; that it lies, nobody can see. A request to switch is kept with the boot for whose incident it
-was announced when it left, because it is that incident whose ``on`` must not be followed by ``off``.
+meant; that it lies, nobody can see. A request to switch is kept with the boot for whose incident
+it was announced when it left: it is that incident whose ``on`` no ``off`` must follow.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -40,26 +41,39 @@ def nobody(_: str) -> bool:
 
 @dataclass
 class Powers:
-    """See the module. ``is_readable`` says of a node whether its BMC is there, is its own, and tells
-    the truth."""
+    """See the module. ``is_readable`` says of a node whether its BMC is there, is its own and
+    tells the truth."""
 
     switched: list[Switched] = field(default_factory=list)
     is_readable: Callable[[str], bool] = nobody
+    awaited: dict[str, set[str]] = field(default_factory=dict)
+    """By node: what we have taken from it, and what has not run anywhere since."""
     _readings: dict[tuple[str, str], list[Reading]] = field(default_factory=dict)
 
     def note_reading(self, user: str, node: str, reading: Reading) -> None:
         self._readings.setdefault((user, node), []).append(reading)
+
+    def taken(self, workload: str, node: str) -> None:
+        self.awaited.setdefault(node, set()).add(workload)
+
+    def started(self, workload: str) -> None:
+        for waiting in self.awaited.values():
+            waiting.discard(workload)
 
     def last(self, user: str, node: str, *, sent: float) -> Reading | None:
         """The last one that ``user`` had when a request of it left."""
         readings = reversed(self._readings.get((user, node), ()))
         return next((each for each in readings if each.at <= sent), None)
 
-    def read_off(self, user: str, node: str, *, sent: float, since: int = 0) -> list[int]:
+    def read_off(
+        self, user: str, node: str, *, sent: float, since: float = 0, before: float = math.inf
+    ) -> list[int]:
         """The version at which that one last read that the node is off, if that was not before
-        ``since``; nothing if what it read last is something else."""
+        ``since``, and was before the other; nothing if what it read last is something else."""
         last = self.last(user, node, sent=sent)
-        return [last.version] if last is not None and last.off and last.version >= since else []
+        if last is None or not last.off or not since <= last.version < before:
+            return []
+        return [last.version]
 
     def before(self, node: str, boot: str, *, on: bool) -> Iterator[Switched]:
         """What of that kind has landed so far, for the incident of this boot."""

@@ -36,6 +36,7 @@ import msgspec
 import yaml
 
 from backstay.lab.linstor_spec import USUAL_CLASS, LinstorSpec, What
+from backstay.lab.power_spec import TIMED, BmcsSpec, How
 from backstay.lab.verbs import After as After
 from backstay.lab.verbs import Do as Do
 from backstay.model.policy import Mode
@@ -223,6 +224,19 @@ _OF_SATELLITES = frozenset({
 })  # fmt: skip
 _MAINTENANCE_VERBS = frozenset({Do.MAINTAIN, Do.END_MAINTENANCE})
 _LINSTOR_VERBS = _BETWEEN_TWO | _OF_SATELLITES | {Do.LINSTOR}
+_POWER_VERBS = frozenset({Do.BMC, Do.SWITCH_OFF, Do.SWITCH_ON})
+
+_OF_PARTS = {
+    "calico": _CALICO_VERBS, "maintenance": _MAINTENANCE_VERBS, "linstor": _LINSTOR_VERBS,
+    "bmcs": _POWER_VERBS,
+}  # fmt: skip
+"""What a scenario must have for these to make sense."""
+
+_OF_FIELDS: Mapping[str, frozenset[Do]] = {
+    "how": frozenset({Do.BMC}), "what": frozenset({Do.LINSTOR}), "peer": _BETWEEN_TWO,
+    "config": frozenset({Do.CONFIGURE}),
+}  # fmt: skip
+"""What a step has if it is one of these, and else not."""
 
 _NEEDS: Mapping[Do, str] = {
     **dict.fromkeys(
@@ -231,7 +245,8 @@ _NEEDS: Mapping[Do, str] = {
             Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
             Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.FENCE, Do.CORDON,
             Do.UNCORDON, Do.MAINTAIN, Do.END_MAINTENANCE, Do.FLAP, Do.SLOW_DOWN, Do.SET_CLOCK,
-            *_BETWEEN_TWO, *_OF_SATELLITES,
+            *_BETWEEN_TWO, *_OF_SATELLITES, *_POWER_VERBS, Do.PUT_IN_MAINTENANCE,
+            Do.TAKE_OUT_OF_MAINTENANCE,
         ),
         "node",
     ),
@@ -267,6 +282,7 @@ class Step(_Part, frozen=True, kw_only=True):
     workload: str = ""
     peer: str = ""
     what: What | None = None
+    how: How | None = None
     config: dict[str, Any] = {}
     seconds: float = 0.0
     times: int = 1
@@ -295,6 +311,7 @@ class Expect(_Part, frozen=True, kw_only=True):
     codes of what stands in the way of a drain. ``cordoned``: nodes that are. ``migrated``: VMs
     whose guests are elsewhere and were never stopped. ``breaches``: invariants that break.
     ``risk``: whether two copies run because a person was wrong.
+    ``without_power``: nodes that have none. ``powered_on``: nodes that we have switched on.
     """
 
     recovered: tuple[str, ...] | None = None
@@ -311,6 +328,8 @@ class Expect(_Part, frozen=True, kw_only=True):
     migrated: tuple[str, ...] | None = None
     breaches: tuple[str, ...] = ()
     risk: bool = False
+    without_power: tuple[str, ...] | None = None
+    powered_on: tuple[str, ...] | None = None
 
 
 class Scenario(_Part, frozen=True, kw_only=True):
@@ -322,8 +341,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
     ``virt-controller`` (then there is none elsewhere, and they agree on who works). ``kubevirt`` is
     its version. With ``csi_addons`` the storage can be told to refuse nodes, which with
     ``storage_network`` it knows by addresses of another network than theirs; and with
-    ``provider`` somebody can be asked whether a machine is on. With ``maintenance`` the cluster
-    knows of NodeMaintenances."""
+    ``provider`` somebody can be asked whether a machine is on; with ``bmcs`` each machine can be,
+    and be switched off and on. With ``maintenance`` the cluster knows of NodeMaintenances."""
 
     name: str
     question: str
@@ -340,6 +359,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     linstor: LinstorSpec | None = None
     provider: bool = False
     maintenance: bool = False
+    bmcs: BmcsSpec | None = None
     kubevirt: str = "v1.9.0"
     policy: PolicySpec = PolicySpec()
     controllers: int = 1
@@ -450,6 +470,8 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "storageNetwork", "only with csiAddons does anybody go by it"
     yield from _names(scenario)
     yield from _wrong_linstor(scenario)
+    for field, wrong in scenario.bmcs.wrongs(scenario.nodes) if scenario.bmcs else ():
+        yield f"bmcs.{field}", wrong
     yield from _wrong_hosts(scenario)
     for number, step in enumerate(scenario.steps):
         for field, wrong in _wrong_step(step, scenario):
@@ -544,7 +566,8 @@ def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
 def _wrong_numbers(step: Step) -> Iterator[tuple[str, str]]:
     if step.after_writes < 0:
         yield "afterWrites", "it is a number of writes, and cannot be negative"
-    if step.do in (Do.DISARM, Do.FLAP, Do.RELEASE_STORM) and step.seconds <= 0:
+    timed = step.do in (Do.DISARM, Do.FLAP, Do.RELEASE_STORM) or step.how in TIMED
+    if timed and step.seconds <= 0:
         yield "seconds", f"{step.do} needs to know for how long"
     if not 1 <= step.times <= _MOST_TIMES:
         yield "times", f"it is to be between 1 and {_MOST_TIMES}"
@@ -555,19 +578,14 @@ def _wrong_numbers(step: Step) -> Iterator[tuple[str, str]]:
 def _wrong_verb(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
     if step.do in _VM_VERBS and step.workload not in {vm.name for vm in scenario.workloads.vms}:
         yield "workload", f"{step.workload} is no VM"
-    if step.do in _CALICO_VERBS and scenario.calico is None:
-        yield "do", f"{step.do} needs calico"
-    if step.do in _MAINTENANCE_VERBS and not scenario.maintenance:
-        yield "do", f"{step.do} needs maintenance"
-    if step.do in _LINSTOR_VERBS and scenario.linstor is None:
-        yield "do", f"{step.do} needs linstor"
-    if (step.what is not None) is not (step.do is Do.LINSTOR):
-        yield "what", f"{step.do} {'has none' if step.what else 'needs one'}"
-    if bool(step.config) is not (step.do is Do.CONFIGURE):
-        yield "config", f"{step.do} {'has none' if step.config else 'needs one'}"
-    if bool(step.peer) is not (step.do in _BETWEEN_TWO):
-        yield "peer", f"{step.do} {'has none' if step.peer else 'needs one'}"
-    elif step.peer and (step.peer not in scenario.nodes or step.peer == step.node):
+    for part, verbs in _OF_PARTS.items():
+        if step.do in verbs and getattr(scenario, part) in (None, False):
+            yield "do", f"{step.do} needs {part}"
+    for field, verbs in _OF_FIELDS.items():
+        given = bool(getattr(step, field))
+        if given is not (step.do in verbs):
+            yield field, f"{step.do} {'has none' if given else 'needs one'}"
+    if step.peer and (step.peer not in scenario.nodes or step.peer == step.node):
         yield "peer", f"{step.peer} is no other node"
 
 
@@ -584,6 +602,8 @@ def _expectations(scenario: Scenario) -> Iterator[tuple[str, str]]:
         ("blocked", "node", tuple(expect.blocked or ()), scenario.nodes),
         ("cordoned", "node", expect.cordoned or (), scenario.nodes),
         ("migrated", "workload", expect.migrated or (), workloads),
+        ("withoutPower", "node", expect.without_power or (), scenario.nodes),
+        ("poweredOn", "node", expect.powered_on or (), scenario.nodes),
     )
     for field, kind, given, names in known:
         for name in given:

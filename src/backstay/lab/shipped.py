@@ -9,6 +9,7 @@ TOPICS = (
     "A node dies",
     "Volumes",
     "Volumes that DRBD replicates",
+    "Power",
     "A node only seems to be dead",
     "People are wrong, late, or change their minds",
     "Nodes come back",

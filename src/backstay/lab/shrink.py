@@ -121,6 +121,7 @@ def _consistent(scenario: Scenario) -> Scenario:
         scenario,
         steps=tuple(s for s in scenario.steps if {s.about, s.peer} <= there),
         linstor=None if scenario.linstor is None else scenario.linstor.on(nodes),
+        bmcs=None if scenario.bmcs is None else scenario.bmcs.on(nodes),
         exempt=tuple(node for node in scenario.exempt if node in nodes),
         hosts=_hosted(scenario),
         workloads=msgspec.structs.replace(

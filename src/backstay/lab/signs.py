@@ -93,19 +93,19 @@ class Signs:
         beat = _last(self._beats.get(node, ()), seen.version)
         return max(self.renewed_at(node, until=lease.version), beat.at)
 
-    def late(self, user: str, node: str, *, sent: float) -> str:
+    def late(self, user: str, node: str, *, sent: float, slack: float = _SLACK) -> str:
         """What that one had heard of the node when its lease had been silent for long; empty if
-        nothing."""
+        nothing. ``slack`` is by how many seconds it may have been behind with that."""
         seen = self.looks.at_node(user, node, sent=sent)
         beat = _last(self._beats.get(node, ()), seen.version).at if seen else -math.inf
-        if self._is_late(user, node, beat, sent=sent, within=self.times.heartbeat):
+        if self._is_late(user, node, beat, sent=sent, within=self.times.heartbeat, slack=slack):
             return f"virt-handler of {node} had been heard of {sent - beat:.0f} s before"
-        return self.late_answer(user, node, sent=sent)
+        return self.late_answer(user, node, sent=sent, slack=slack)
 
-    def late_answer(self, user: str, node: str, *, sent: float) -> str:
+    def late_answer(self, user: str, node: str, *, sent: float, slack: float = _SLACK) -> str:
         """The same of what had answered that one at a port of the node."""
         met = self.knocks.answered_at(user, node, by=sent)
-        if not self._is_late(user, node, met, sent=sent, within=self.times.answer):
+        if not self._is_late(user, node, met, sent=sent, within=self.times.answer, slack=slack):
             return ""
         return f"{node} had answered at its port {sent - met:.0f} s before"
 
@@ -118,11 +118,13 @@ class Signs:
             for user, at in self.knocks.meetings(node, after=since + _SLACK * factor)
         )
 
-    def _is_late(self, user: str, node: str, at: float, *, sent: float, within: float) -> bool:
+    def _is_late(
+        self, user: str, node: str, at: float, *, sent: float, within: float, slack: float
+    ) -> bool:
         """Whether a sign still counts, and was given when that one had long begun to suspect the
         node."""
         silent = max(self.renewed_at(node), self.terms.began(user, sent))
-        slack = _SLACK * self.knocks.factor
+        slack *= self.knocks.factor
         return at > silent + self.times.suspect + slack and sent - at < within - slack
 
 

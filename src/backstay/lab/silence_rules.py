@@ -33,17 +33,23 @@ def storm(happening: Happening, witness: Witness) -> str | None:
     node = str(pod["spec"].get("nodeName", ""))
     if not witness.doubt(by, node, strong=True) or witness.doubt(by, node):
         return None
+    spec = _config(witness)
+    down = many_silent(node, spec, by.sent, witness)
+    if not down or is_lifted(spec, witness):
+        return None
+    silent = ", ".join(down)
+    return f"{pod['metadata']['name']} was removed on silence, and so many are silent: {silent}"
+
+
+def many_silent(node: str, spec: Json, now: float, witness: Witness) -> list[str]:
+    """Which nodes are silent together with this one, if those are more than may be."""
     nodes = [stored.object for stored in witness.store.all(NODES.label)]
     down = [
-        each
+        each["metadata"]["name"]
         for each in nodes
-        if each["metadata"]["name"] == node or _is_down(each, by.sent, witness)
+        if each["metadata"]["name"] == node or _is_down(each, now, witness)
     ]
-    spec = _config(witness)
-    if len(down) <= most_silent(spec, len(nodes)) or is_lifted(spec, witness):
-        return None
-    silent = ", ".join(each["metadata"]["name"] for each in down)
-    return f"{pod['metadata']['name']} was removed on silence, and so many are silent: {silent}"
+    return down if len(down) > most_silent(spec, len(nodes)) else []
 
 
 def most_silent(spec: Json, nodes: int) -> int:

@@ -62,6 +62,7 @@ class Stage:
         self._client = cluster.client
         linstor = cluster.linstor
         self.linstor = None if linstor is None else LinstorStage(linstor, cluster.embedded)
+        self.power = cluster.power
 
     async def set_up(self) -> None:
         scenario, cluster = self.scenario, self.cluster
@@ -83,6 +84,8 @@ class Stage:
             await self._client.merge_patch(NODES, name, labels)
         if self.linstor is not None and scenario.linstor is not None:
             await self.linstor.set_up(scenario.linstor, self._client, scenario.nodes)
+        if self.power is not None and scenario.bmcs is not None:
+            await self.power.set_up(scenario.bmcs, scenario.nodes)
         await self._start_workloads(scenario.workloads)
         await self._set_policy()
         for name in scenario.controller_names:

@@ -6,7 +6,7 @@ and every invariant that breaks. Times are seconds since ``begin``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,16 +17,21 @@ from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.kube.resource import CONFIG_MAPS, LEASES, NODES, PODS
 from backstay.lab.addresses import released
 from backstay.lab.cluster import LabCluster
+from backstay.lab.power_rules import asks_for, asks_to_switch
 from backstay.lab.scenario import After
-from backstay.lab.witness import OUR_LEASE, Committed, Happening, workload_in, workload_of
+from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, workload_in, workload_of
 from backstay.model.labels import MAINTENANCE, TAINT
 from backstay.sim.api.store import Commit
+from backstay.sim.bmc import Reset
 from backstay.sim.nodes.truth import Entry, What
 
 Json = Mapping[str, Any]
+Deed: TypeAlias = Committed | Asked
+"""What a step can wait for: a write of ours, or a request to a BMC."""
 
 _UNCOUNTED = frozenset({LEASES.label, CONFIG_MAPS.label, "events", "events.events.k8s.io"})
 _NOTHING: Json = {}
+_SWITCHED = (What.SWITCHED_OFF, What.SWITCHED_ON)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -47,12 +52,14 @@ class Scribe:
         """Workloads of which we marked, evicted or removed a pod."""
         self.codes: set[str] = set()
         """What incidents and maintenances told of."""
+        self.powered_on: dict[str, None] = {}
+        """The nodes that we have switched on."""
         self._cluster = cluster
         self._named = named
         self._zero = 0.0
         self._breaches = 0
         self._risks = 0
-        self._witnessed: list[Callable[[Committed], None]] = []
+        self._witnessed: list[Callable[[Deed], None]] = []
 
     def begin(self, now: float) -> None:
         self._zero = now
@@ -63,7 +70,7 @@ class Scribe:
         line = Line(round(now - self._zero, 3), who, what)
         self.lines.insert(len(self.lines) if place is None else place, line)
 
-    def await_write(self, told: Callable[[Committed], None]) -> Callable[[], None]:
+    def await_write(self, told: Callable[[Deed], None]) -> Callable[[], None]:
         """Calls it with every write of ours that counts; returns how to end that."""
         self._witnessed.append(told)
         return lambda: self._witnessed.remove(told)
@@ -75,6 +82,8 @@ class Scribe:
             self._committed(happening)
         elif isinstance(happening, Entry):
             self._truth(happening)
+        elif asks_to_switch(happening) and isinstance(happening, Asked):
+            self._asked_to_switch(happening)
         inspector = self._cluster.inspector
         # It was told before us.
         if inspector.broken or inspector.accepted:
@@ -90,7 +99,19 @@ class Scribe:
             self.tell(risk.at, risk.invariant, risk.sentence)
         self._risks = len(accepted)
 
+    def _asked_to_switch(self, asked: Asked) -> None:
+        node, on = asked.key[1], asks_for(asked, Reset.ON)
+        if on and asked.body["accepted"]:
+            self.powered_on[node] = None
+        refused = "" if asked.body["accepted"] else ", which refuses"
+        verb = f"asks the BMC of {node} to switch it {'on' if on else 'off'}{refused}"
+        self.tell(asked.at, asked.user, verb)
+        for told in tuple(self._witnessed):
+            told(asked)
+
     def _truth(self, entry: Entry) -> None:
+        if entry.what in _SWITCHED:
+            self.tell(entry.at, entry.node, f"is {entry.what.value} by {entry.why}")
         name = self._named(workload_of(entry))
         if entry.what is What.STARTED:
             self.tell(entry.at, entry.node, f"{name} starts")
@@ -191,8 +212,17 @@ class Scribe:
             self.tell(happening.at, holder, "leads")
 
 
-def kind_of(happening: Committed) -> After | None:
-    """What a write of ours was, if it is one of those that a step can wait for."""
+def user_of(deed: Deed) -> str:
+    """Whose it was, of ours."""
+    by = deed if isinstance(deed, Asked) else deed.by
+    assert by is not None
+    return by.user
+
+
+def kind_of(happening: Deed) -> After | None:
+    """What a deed of ours was, if it is one of those that a step can wait for."""
+    if isinstance(happening, Asked):
+        return After.ON if asks_for(happening, Reset.ON) else After.OFF
     commit = happening.commit
     before: Json = _NOTHING if commit.before is None else commit.before.object
     after: Json = commit.after.object

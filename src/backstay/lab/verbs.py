@@ -42,6 +42,14 @@ class Do(StrEnum):
     PUT_BACK = "put-back-in-service"
     FENCE = "fence"
     """Somebody else has the storage refuse the node."""
+    BMC = "bmc"
+    """Something befalls the BMC of the node: ``how``, see ``power_spec.py``."""
+    SWITCH_OFF = "switch-off"
+    SWITCH_ON = "switch-on"
+    """Somebody does that at the BMC of the node."""
+    PUT_IN_MAINTENANCE = "put-in-maintenance"
+    """Somebody puts the taint of a drain on the node by hand."""
+    TAKE_OUT_OF_MAINTENANCE = "take-out-of-maintenance"
     CORDON = "cordon"
     UNCORDON = "uncordon"
     MAINTAIN = "maintain"
@@ -143,7 +151,7 @@ class Do(StrEnum):
 
 
 class After(StrEnum):
-    """A kind of write of ours that a step can wait for."""
+    """A kind of write of ours that a step can wait for, or of request to a BMC that has landed."""
 
     INCIDENT = "incident"
     INTENT = "intent"
@@ -152,6 +160,9 @@ class After(StrEnum):
     ADDRESS = "address"
     """Addresses were released."""
     REMOVAL = "removal"
+    OFF = "asked-off"
+    """A BMC was asked to switch its node off, be it in vain. (YAML takes a mere off for no.)"""
+    ON = "asked-on"
     UNTAINT = "untaint"
     CLOSED = "closed"
     CORDON = "cordon"
@@ -168,3 +179,5 @@ OF_FAILOVERS = (
     After.UNTAINT, After.CLOSED,
 )  # fmt: skip
 OF_DRAINS = (After.CORDON, After.EVICTION, After.DRAINED, After.UNCORDON)
+OF_POWER = (After.OFF, After.ON)
+"""What is done through BMCs."""

@@ -53,6 +53,7 @@ from backstay.sim.api.store import Commit, Key, Store
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.doorkeeper import prompt
 from backstay.sim.fate import left_at
+from backstay.sim.linstor.storage import Linstor
 from backstay.sim.nodes.node import Node
 from backstay.sim.nodes.truth import Entry, Running, Truth, What
 
@@ -121,6 +122,8 @@ class Witness:
     store: Store
     """From ``front`` on."""
     truth: Truth
+    linstor: Linstor | None = None
+    """What replicates volumes here, if anything does."""
     machines: Mapping[str, Node]
     """The nodes themselves, by name; like the truth, from ``attend`` on."""
     _now: Callable[[], float]
@@ -452,8 +455,10 @@ class Witness:
         return str((config["metadata"].get("annotations") or {}).get(ARMED, ""))
 
     def _see(self, entry: Entry) -> None:
-        if self._shift and entry.what is What.STARTED:
-            self._note_forgotten(entry)
+        if entry.what is What.STARTED:
+            self.powers.started(workload_of(entry))
+            if self._shift:
+                self._note_forgotten(entry)
         self._tell(entry)
 
     def _hear(self, commit: Commit) -> None:
@@ -518,6 +523,8 @@ class Witness:
         runs = any(each.uid == uid for each in self.truth.running(node))
         vouched = by is not None and (self.is_shut_out(pod) or not self.doubt(by, node))
         self._removed[uid] = Removed(by is not None, vouched, runs)
+        if by is not None:
+            self.powers.taken(workload_in(pod), node)
 
     def _tell(self, happening: Happening) -> None:
         for told in self._told:

@@ -45,6 +45,12 @@ class Caveat(Catalogue):
         "(a tie-breaker) is enough.",
         "linstor resource-definition list-properties, linstor resource list",
     )
+    ProvenByPower = Entry(
+        "The BMC of {node} would switch it off, and show within {seconds} s or so that it is.",
+        "The BMC answers, accepts the login, and names the very machine that the node's kubelet "
+        "names: it is tried every few minutes. Where the machine loses its power the BMC is gone "
+        "with it, as a rule, and something else has to prove the death.",
+    )
     PresumedOnSilence = Entry(
         "If nobody confirms it, it restarts after {seconds} s in which {node} is silent.",
         "Its owner has consented to that, and two copies of it could use its volumes at once. The "

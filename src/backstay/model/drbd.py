@@ -21,6 +21,7 @@ class ReplicaSight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     alive_at: float | None = None
     in_use: bool | None = None
     may_promote: bool | None = None
+    up_to_date: bool | None = None
     sees: bool | None = None
 
 

@@ -71,6 +71,9 @@ NOTES = f"{GROUP}/notes"
 """On our own lease: what whoever leads has trouble with, and what else people should know, as a
 JSON list of sentences. ``backstay status`` shows it."""
 
+DEVICES = f"{GROUP}/devices"
+"""On another lease of ours: how the devices are by which nodes could be switched off."""
+
 LAUNCHER_UID = f"{GROUP}/launcher"
 """On a migration that we asked for: the uid of the pod that the guest is moved away from."""
 

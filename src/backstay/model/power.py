@@ -39,6 +39,18 @@ class PowerMeans(msgspec.Struct, frozen=True, kw_only=True):
     failing: str = ""
 
 
+class DeviceReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a device was found when it was last tried: what is wrong with it, or nothing."""
+
+    code: str = ""
+    sentence: str = ""
+    next: str = ""
+
+    @property
+    def works(self) -> bool:
+        return not self.code
+
+
 class PowerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was asked of a node's device in one incident, as it stands there.
 

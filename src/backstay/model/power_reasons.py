@@ -36,8 +36,7 @@ class PowerReason(Catalogue):
         "look at {node}, and switch it on by hand",
     )
     StaysOff = Entry(
-        "{node} stays off: the configuration leaves it to people to switch it on "
-        "(fencing.power.powerOn).",
+        "{node} stays off: the configuration leaves it to people to switch it on (fencing.power).",
         "Backstay has switched the node off, and everything is done. Where nodes that failed are "
         "looked at before they come back, that is what is wanted.",
         "switch {node} on when it is mended",
@@ -90,7 +89,7 @@ class PowerReason(Catalogue):
         "Nothing there is held for lack of proof alone.",
         "backstay readiness node/{node}",
     )
-    LastCopy = Entry(
+    LastCopyThere = Entry(
         "It would not help to switch {node} off: it has the only good copy of {volumes}.",
         "LINSTOR says that no other replica of what waits could take over. A node that is cut off "
         "with the last copy is better mended than switched off.",
@@ -102,7 +101,7 @@ class PowerReason(Catalogue):
         "Where only the kubelet has died, the guests run on, and would be killed. So either "
         "nothing answers at the node's ports, or all is silent for longer.",
     )
-    ControlPlaneQuorum = Entry(
+    ControlPlaneNeedsIt = Entry(
         "{node} is not switched off: only {alive} of {count} control plane nodes are alive besides "
         "it.",
         "Without a majority the cluster's store stops. If the node lives after all, it may be the "

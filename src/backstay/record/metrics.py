@@ -220,6 +220,11 @@ class Metrics:
             "How long ago a source of evidence that is in use last answered.",
             "source",
         )
+        self.devices = gauge(
+            "backstay_power_devices",
+            "BMCs by what was wrong with them when they were last tried; Works if nothing was.",
+            "code",
+        )
         self.linstor_connected = gauge(
             "backstay_linstor_stream_connected",
             "Whether LINSTOR's events are heard (1), where it is asked.",

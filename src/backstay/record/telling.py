@@ -97,7 +97,7 @@ def told(
     that held), in order. Of the ``stages`` each is told once, as it was measured first.
     """
     workloads = _workloads(status.workloads, decision, advances)
-    evidence = _evidence(status.evidence, decision.evidence, now_text)
+    evidence_now = evidence(status.evidence, decision.evidence, now_text)
     why = _kept(status, decision.why)
     lines = [] if (why.code, why.sentence) == (status.code, status.sentence) else [why]
     lines += [_found(each) for each in decision.evidence if not _is_known(status.evidence, each)]
@@ -113,7 +113,7 @@ def told(
         mode=mode.value,
         epoch=max(epoch, status.epoch),
         opened_at=status.opened_at or now_text,
-        evidence=evidence,
+        evidence=evidence_now,
         stages=_stages(status.stages, stages),
         workloads=workloads,
         timeline=_timeline(status.timeline, lines, now_text) if lines else status.timeline,
@@ -332,7 +332,7 @@ def _stages(before: tuple[StageTime, ...], new: Sequence[StageTime]) -> tuple[St
 # Evidence
 
 
-def _evidence(
+def evidence(
     before: tuple[EvidenceRecord, ...], found: Sequence[Evidence], now_text: str
 ) -> tuple[EvidenceRecord, ...]:
     new = (

@@ -59,6 +59,8 @@ class Trouble(StrEnum):
     """It takes connections, and answers nothing."""
     SLOW = "slow"
     """What it is asked for it does at once, and answers ``seconds`` later."""
+    LOSES_ANSWERS = "loses-answers"
+    """It switches as it is told to, and says nothing."""
     HOLDS_UP = "holds-up"
     """The next request to switch reaches it ``seconds`` late, whoever waits for it."""
     REFUSES = "refuses"
@@ -237,6 +239,8 @@ class Bmc:
         self.onlooker.asked(inbound.peer, wanted, accepted=accepted)
         if self.trouble is Trouble.SLOW:
             await asyncio.sleep(self.seconds)
+        if self.trouble is Trouble.LOSES_ANSWERS:
+            await asyncio.Event().wait()
         if not accepted:
             return _error(409, "ResourceInUse", "The server is in a state that does not allow it.")
         return Answer(status=204)

@@ -93,6 +93,7 @@ class Look:
                     alive_at=alive_at(each.node),
                     in_use=each.in_use,
                     may_promote=each.may_promote,
+                    up_to_date=each.up_to_date,
                     sees=_sees(each.connections, node),
                 )
                 for each in self.replicas[resource]

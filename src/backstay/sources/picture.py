@@ -38,13 +38,21 @@ from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod
 from backstay.decide import life as lives
 from backstay.decide.failover import Snapshot
 from backstay.decide.proof import counts
+from backstay.decide.storm import Fleet
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
 from backstay.kube.projection import Meta, Projection, Unreadable
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.drbd import ResourceSight
 from backstay.model.evidence import Confirmation, Testimony
-from backstay.model.labels import LEASE_NAMESPACE, NOTES, OPT_IN, ROLLED_BACK, TAINT
+from backstay.model.labels import (
+    DRAIN_TAINT,
+    LEASE_NAMESPACE,
+    NOTES,
+    OPT_IN,
+    ROLLED_BACK,
+    TAINT,
+)
 from backstay.model.moments import Now, moment_of
 from backstay.model.node import Life, NodeFacts, NodeLife
 from backstay.model.policy import PIRAEUS, OptIn, Policy, Times
@@ -136,6 +144,16 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         """Where most nodes seem silent, it is more likely that we see badly."""
         return 2 * len(self.silent) <= len(self.nodes) or len(self.nodes) == 1
 
+    @property
+    def _fleet(self) -> Fleet:
+        """As far as it matters to what is asked in advance."""
+        bearing = [node for node in self.nodes if node.facts.control_plane]
+        return Fleet(
+            nodes=len(self.nodes),
+            control_plane=tuple(node.name for node in bearing),
+            control_plane_alive=tuple(n.name for n in bearing if n.life.state is Life.HEALTHY),
+        )
+
     def node(self, name: str) -> Sight | None:
         return next((node for node in self.nodes if node.name == name), None)
 
@@ -154,6 +172,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
             workloads=tuple(workloads),
             confirmations=node.confirmations,
             testimony=Testimony(quorums=quorums),
+            fleet=self._fleet,
             view_age=0.0 if self.trustworthy else float("inf"),
         )
 
@@ -475,6 +494,9 @@ def _sight(
         exempt=row.exempt,
         runtime=row.runtime,
         tainted=any(taint.startswith(f"{TAINT}:") for taint in row.taints),
+        system_uuid=row.system_uuid,
+        in_maintenance=any(taint.startswith(f"{DRAIN_TAINT}:") for taint in row.taints),
+        control_plane=row.control_plane,
     )
     words = tuple(word for word in confirmations if word.node == row.key)
     incident = _open_incident(row, incidents)

@@ -21,7 +21,7 @@ from backstay.decide.power import unidentified
 from backstay.drivers.power import PowerDevices, PowerFailed, PowerReading
 from backstay.model.evidence import Testimony
 from backstay.model.node import NodeFacts
-from backstay.model.power import PowerMeans, PowerSight, machine_of
+from backstay.model.power import DeviceReport, PowerMeans, PowerSight, machine_of
 from backstay.model.power_reasons import PowerReason
 from backstay.model.reasons import Why
 from backstay.model.workload import Workload
@@ -35,6 +35,8 @@ _HURRIED = 1.0
 
 _REFRESH = 30.0
 """Seconds until it is looked again which devices there are."""
+
+_MOST_WORRIES = 3
 
 _FIRST_ROUND = 0.25
 """The longest pause between two devices when all of them are tried for the first time."""
@@ -118,10 +120,26 @@ class PowerSource:
         self._hurried[node] = asyncio.get_running_loop().time() + seconds
         self._news.set()
 
+    def reports(self) -> dict[str, DeviceReport]:
+        """How each device was found when it was last tried, by node."""
+        return {
+            name: DeviceReport()
+            if state.why is None
+            else DeviceReport(state.why.code, state.why.sentence, state.why.next)
+            for name, state in self.states.items()
+        }
+
     def notes(self) -> Iterator[Why]:
         """What is wrong with devices, those first that are another machine's."""
         found = [state.why for _, state in sorted(self.states.items()) if state.why is not None]
         yield from sorted(found, key=lambda why: why.code == PowerReason.DeviceSilent.name)
+
+    def worries(self) -> Iterator[str]:
+        """The same in a few sentences, however many there are."""
+        found = list(self.notes())
+        yield from (why.sentence for why in found[:_MOST_WORRIES])
+        if (more := len(found) - _MOST_WORRIES) > 0:
+            yield f"{more} more BMCs have trouble: backstay readiness shows which."
 
     # While a node is silent
 
@@ -217,9 +235,9 @@ class PowerSource:
             pause = self._survey / max(1, len(names))
             for at in range(0, len(names), _TRIED_AT_ONCE):
                 batch = names[at : at + _TRIED_AT_ONCE]
+                await asyncio.sleep(min(pause, longest) * len(batch))
                 known = (self._nodes.facts(each) for each in batch if each not in self._watched)
                 await side_by_side(filter(None, known), self._try, at_once=_TRIED_AT_ONCE)
-                await asyncio.sleep(min(pause, longest) * len(batch))
             if names:
                 longest = self._survey
             else:

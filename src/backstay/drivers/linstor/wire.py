@@ -39,7 +39,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     ``drbd``: whether DRBD is its top layer; if not, nothing below is known. ``connections`` has
     the peers by name and whether the replica is connected to them, as it sees it itself. None:
     it reports nothing; a peer that is not in it: nothing is reported of that one. ``own`` is what
-    of ``OPTIONS`` is set for this replica alone.
+    of ``OPTIONS`` is set for this replica alone. ``up_to_date``: its disk has all that was written.
     """
 
     resource: str
@@ -49,6 +49,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     flags: frozenset[str] = frozenset()
     in_use: bool | None = None
     may_promote: bool | None = None
+    up_to_date: bool | None = None
     connections: Mapping[str, bool] | None = None
     own: Mapping[str, str] = {}
 
@@ -107,7 +108,12 @@ class _Connection(msgspec.Struct, frozen=True):
     message: str | None = None
 
 
+class _DrbdVolume(msgspec.Struct, frozen=True):
+    disk_state: str | None = None
+
+
 class _Drbd(msgspec.Struct, frozen=True):
+    drbd_volumes: list[_DrbdVolume] | None = None
     connections: dict[str, _Connection] | None = None
     may_promote: bool | None = None
 
@@ -206,6 +212,7 @@ def _replica(wire: _Resource) -> Replica:
         flags=flags,
         in_use=wire.state.in_use if wire.state else None,
         may_promote=drbd.may_promote if drbd else None,
+        up_to_date=_is_up_to_date(drbd) if drbd else None,
         connections=_connections(drbd) if drbd else None,
         own=_own(wire.props),
     )
@@ -213,6 +220,14 @@ def _replica(wire: _Resource) -> Replica:
 
 def _own(props: Mapping[str, str] | None) -> Mapping[str, str]:
     return {key: props[key].strip().lower() for key in OPTIONS if key in props} if props else {}
+
+
+def _is_up_to_date(drbd: _Drbd) -> bool | None:
+    """None unless it is told of all of its volumes."""
+    states = [each.disk_state for each in drbd.drbd_volumes or ()]
+    if not states or None in states:
+        return None
+    return all(state == "UpToDate" for state in states)
 
 
 def _connections(drbd: _Drbd) -> Mapping[str, bool] | None:

@@ -15,7 +15,8 @@ _PATIENCE = 62.0
 
 _DEATHS = frozenset({Do.KILL, Do.KILL_SOURCE, Do.KILL_TARGET})
 _LOSSES = _DEATHS | {
-    Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET, Do.CUT_REPLICATION
+    Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API, Do.FREEZE, Do.KILL_KUBELET, Do.CUT_REPLICATION,
+    Do.SWITCH_OFF,
 }  # fmt: skip
 _AFTERMATH: Mapping[Do, float] = {
     # An address that is another's now shows when its node is confirmed, by deeds done in vain.

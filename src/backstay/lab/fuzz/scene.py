@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from backstay.lab.scenario import Do, Scenario, Step
-from backstay.lab.verbs import OF_FAILOVERS
+from backstay.lab.scenario import After, Do, Scenario, Step
+from backstay.lab.verbs import OF_FAILOVERS, OF_POWER
 from backstay.sim.chance import Chance
 
 T = TypeVar("T")
@@ -56,13 +56,18 @@ class Scene:
         for name in self.ours:
             yield step(at, do, controller=name, **about)
 
+    @property
+    def _moments(self) -> tuple[After, ...]:
+        """What can be waited for here."""
+        return (*OF_FAILOVERS, *OF_POWER) if self.opening.bmcs else OF_FAILOVERS
+
     def in_our_midst(self, planned: Step) -> Step:
         """Half of the time it waits for a write of ours, of some kind or of some number."""
         dice = self.dice
         if dice.happens(0.5):
             return planned
         if dice.happens(0.5):
-            return msgspec.structs.replace(planned, after=dice.pick(OF_FAILOVERS))
+            return msgspec.structs.replace(planned, after=dice.pick(self._moments))
         return msgspec.structs.replace(planned, after_writes=1 + dice.below(_MOST_WRITES))
 
 

@@ -13,6 +13,7 @@ from backstay.lab.fuzz import (
     leaders,
     maintenance,
     people,
+    power,
     replication,
     silence,
     storage,
@@ -202,5 +203,6 @@ THEMES: tuple[Theme, ...] = (
         "maintenance", 2, maintenance.world,
         [*maintenance.STORIES, (1, maintenance.amid(FOREIGN))],
     ),
+    Theme("power", 2, power.world, power.STORIES, loss=power.LOSS, patience=0.2),
     Theme("everything", 1, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip
