@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from backstay.apis.drains import BUDGETS
 from backstay.apis.storage import CLAIMS
 from backstay.control.drain import Drain, Leave
@@ -288,5 +290,13 @@ def test_who_is_not_waited_for_is_left_behind() -> None:
         state = await going.run()
         assert state.drained
         assert await s.pods_on("n1")
+
+    play(scene)
+
+
+def test_a_drain_of_no_node_is_refused() -> None:
+    async def scene(s: Scene) -> None:
+        with pytest.raises(ValueError, match="needs the name of a node"):
+            drain(s, "")
 
     play(scene)
