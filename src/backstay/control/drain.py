@@ -138,6 +138,9 @@ class Drain:
         evacuated: Iterable[str] = (),
         page_size: int = 500,
     ) -> None:
+        if not node:
+            # Whoever asks for the pods of no node is shown those that wait for one.
+            raise ValueError("a drain needs the name of a node")
         self.node = node
         self.options = options
         self.state = DrainState(node=node, evacuated=tuple(evacuated))

@@ -158,6 +158,11 @@ class MaintenanceLoop:
         nodes = {row.node for row in (old, new) if row is not None}
         if old is None or new is None or old.deleting != new.deleting:
             self._add_those_of(nodes)
+        if new is None and old is not None:
+            node = self._nodes.cache.get(old.node)
+            marks = None if node is None else marks_of(node.maintenance)
+            if marks is not None and marks.name:
+                self._add(marks.name)
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         row = new or old
@@ -265,7 +270,7 @@ class MaintenanceLoop:
             if other.age < row.age:
                 about = {"node": row.node, "other": other.key, "name": row.key}
                 return DrainReason.AnotherMaintenance.because(**about)
-        if self._nodes.cache.synced and self._nodes.cache.get(row.node) is None:
+        if self._nodes.cache.get(row.node) is None:
             return DrainReason.NodeMissing.because(node=row.node)
         return None
 
@@ -297,7 +302,8 @@ class MaintenanceLoop:
         marks = marks_of(node.maintenance)
         is_ours = marks is not None and marks.maintenance == row.uid
         async with self._one_at_a_time:
-            if not is_ours and (why := await self._quorum(row.node)) is not None:
+            # What is away already is not asked about: its maintenance only has another name.
+            if marks is None and (why := await self._quorum(row.node)) is not None:
                 return why
             written = await cordons.mark(
                 self._client,
