@@ -160,6 +160,9 @@ class KeepingIt(MaintenanceLoop):
     async def _give_back(self, row: MaintenanceRow, node: str, term: Term) -> Marks | None:
         return None
 
+    async def _clear_up(self, name: str, row: MaintenanceRow | None, term: Term) -> None:
+        return None
+
 
 class Presumptuous:
     """An operator's words, but for whose job maintenance is."""

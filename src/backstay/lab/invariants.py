@@ -557,9 +557,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I7", "Pdb", pdb, About(requests=_PODS, deeds=_PODS)),
     Invariant("I9", "Disarm", disarm, About(requests=TAKEN_WITH)),
     Invariant("I10", "Ownership", ownership, About(requests=None, deeds=_NODES)),
-    Invariant(
-        "I10", "GivesBack", gives_back, About(deeds=_NODES | {NODE_MAINTENANCES.label})
-    ),
+    Invariant("I10", "GivesBack", gives_back, About(deeds=_NODES)),
     Invariant(
         "I11", "TaintBeforeRemoval", taint_before_removal,
         About(requests=_DELETED, deeds=_PODS),

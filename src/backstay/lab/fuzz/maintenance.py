@@ -151,7 +151,7 @@ def of_another_program(scene: Scene) -> Iterator[Step]:
 
 
 def copies_are_lost(scene: Scene) -> Iterator[Step]:
-    """The other copy of a volume is cut off before, and nothing else is in the way; perhaps it comes
+    """The other copy of a volume is cut off before, and nothing else is in the way; it may come
     back."""
     dice, at = scene.dice, scene.dice.between(0, 3)
     others = (_FIRST, _THIRD)
