@@ -27,7 +27,7 @@ from typing import Protocol, TypeAlias
 from backstay.act import evictions
 from backstay.apis.drains import BUDGET_PROJECTION, BUDGETS, DRAIN_POD_PROJECTION
 from backstay.apis.machines import MigrationRow
-from backstay.decide.drain import answer_of, plan
+from backstay.decide.drain import answer_of, exhausted, plan
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import ApiError, KubeError, NotFound, Terminal, TooLate
@@ -318,12 +318,7 @@ class Drain:
 
     def _park(self, pod: PodSight, budget: BudgetSight, now: float) -> None:
         """It waits for its budget, and was not asked."""
-        about = {"pod": pod.key, "budget": budget.key, "namespace": budget.namespace}
-        name = budget.key.partition("/")[2]
-        because = f"it asks for {budget.desired} healthy pods, and {budget.healthy} are"
-        why = DrainReason.BudgetExhausted.because(name=name, because=because, **about)
-        if not budget.counted:
-            why = DrainReason.BudgetUncounted.because(name=name, **about)
+        why = exhausted(pod, budget)
         self._keep(pod, Answer(Verdict.BUDGET, why, _RECHECK, budget.key), now)
 
     async def _ask_all(self, due: Sequence[Planned]) -> Why | None:

@@ -67,7 +67,7 @@ _PARALLEL = 8
 _ABSENT = 60.0
 """Seconds until it is looked again whether the kind is there."""
 
-_SOON = 0.0
+_SOON = 1.0
 _LATER = 10.0
 _SELDOM = 60.0
 
@@ -169,6 +169,9 @@ class MaintenanceLoop:
         if row is None or self.queue is None or _is_same(old, new):
             return
         self._add_those_of({row.key})
+        for running in self.running.values():
+            if running.drain.node == row.key:
+                running.drain.poke()
 
     def _add_those_of(self, nodes: Collection[str]) -> None:
         for row in self.rows:
@@ -253,6 +256,9 @@ class MaintenanceLoop:
             why = await self._begin(row, term)
         if why is not None and row.uid not in self.running:
             return await self._wait_for(row, why, term, Again(_LATER))
+        if row.uid not in self.running and not self._is_marked(row):
+            # As soon as our own view shows what was just written, we are told.
+            return Again(_SOON)
         running = self._ensure(row, term)
         await self._tell(row, running.drain.state, why, term)
         return Again(_SELDOM)
@@ -358,6 +364,17 @@ class MaintenanceLoop:
             return _observing(row.node)
         return partial(self._require, row, policy, term)
 
+    async def _may_go_on(self, row: MaintenanceRow, term: Term) -> Leave | Why:
+        """The same for pods: while the node is not kept free they would come back."""
+        if not self._is_marked(row):
+            self._add(row.key)
+            return DrainReason.NotKeptFree.because(node=row.node)
+        return await self._permit(row, term)
+
+    def _is_marked(self, row: MaintenanceRow) -> bool:
+        node = self._nodes.cache.get(row.node)
+        return node is not None and _is_marked(node, row)
+
     def _require(self, row: MaintenanceRow, policy: Policy, term: Term) -> float:
         known = self.rows.get(row.key)
         if self._operator.is_outdated(policy):
@@ -380,7 +397,7 @@ class MaintenanceLoop:
             MAINTENANCE_OPTIONS,
             rng=self._rng,
             wall=self._wall,
-            permit=partial(self._permit, row, term),
+            permit=partial(self._may_go_on, row, term),
             told=lambda _: self._add(row.key),
             copies=self._copies,
             evacuated=known.evacuated,
