@@ -400,7 +400,7 @@ class Drain:
         guest = guests.get(pod.guest)
         try:
             migrations = await read_migrations(self._client, pod.guest)
-            because = _standing(guest, migrations)
+            because = _standing(self.node, guest, migrations)
         except KubeError as error:
             because = f"how its migration stands cannot be read ({error})".rstrip(".")
         return DrainReason.EvacuationSlow.because(
@@ -576,8 +576,10 @@ def _overdue(pod: PodSight, seconds: float) -> Why:
     )
 
 
-def _standing(guest: GuestSight | None, migrations: Sequence[MigrationRow]) -> str:
+def _standing(node: str, guest: GuestSight | None, migrations: Sequence[MigrationRow]) -> str:
     """How far KubeVirt is with it, in words."""
+    if guest is not None and guest.node not in ("", node):
+        return f"it runs on {guest.node} by now, and the pod that it has left is not said to end"
     if guest is not None and guest.strategy == "External":
         return "it is somebody else's to move (evictionStrategy External)"
     if not migrations:
