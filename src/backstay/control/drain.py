@@ -579,7 +579,7 @@ def _overdue(pod: PodSight, seconds: float) -> Why:
 def _standing(node: str, guest: GuestSight | None, migrations: Sequence[MigrationRow]) -> str:
     """How far KubeVirt is with it, in words."""
     if guest is not None and guest.node not in ("", node):
-        return f"it runs on {guest.node} by now, and the pod that it has left is not said to end"
+        return f"it runs on {guest.node} by now, and the pod that it has left behind has not ended"
     if guest is not None and guest.strategy == "External":
         return "it is somebody else's to move (evictionStrategy External)"
     if not migrations:
