@@ -1,8 +1,10 @@
 """A cluster with Backstay and node maintenances on it, under virtual time."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.drains import BUDGETS
 from backstay.apis.maintenance import (
     NODE_MAINTENANCES,
@@ -15,7 +17,8 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import NotFound
 from backstay.kube.resource import EVENTS, NODES, PODS, Resource
 from backstay.model.labels import DRAIN_TAINT, EXCLUDE, MAINTENANCE
-from tests.control.rig import DEFINITIONS
+from backstay.sim.process import Process
+from tests.control.rig import DEFINITIONS, Scene
 
 Json = dict[str, Any]
 
@@ -149,3 +152,22 @@ async def events(scene: Place, about: str) -> list[str]:
     reply = await scene.client.list(EVENTS)
     items: Sequence[Json] = reply.json()["items"]
     return [each["reason"] for each in items if each["involvedObject"]["name"] == about]
+
+
+async def set_up(s: Scene, *, armed: bool = True, **spec: Any) -> Process:
+    await s.boot("n1", "n2", "n3")
+    await serve_maintenances(s)
+    controller = s.start_controller()
+    if armed:
+        await s.arm(**spec)
+    await asyncio.sleep(30)
+    return controller
+
+
+async def cordon(s: Scene, node: str, *, cordoned: bool) -> None:
+    spec = {"unschedulable": True if cordoned else None}
+    await s.client.merge_patch(NODES, node, {"spec": spec})
+
+
+async def configure(s: Scene, **spec: Any) -> None:
+    await s.client.merge_patch(CONFIGS, CONFIG_NAME, {"spec": spec})

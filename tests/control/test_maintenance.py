@@ -1,25 +1,20 @@
 """A node goes into maintenance and comes back, on an embedded cluster under virtual time."""
 
 import asyncio
-from typing import Any
 
-import pytest
-
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.drains import BUDGETS
-from backstay.apis.kubevirt import INSTANCES
-from backstay.apis.maintenance import NODE_MAINTENANCES
+from backstay.apis.maintenance_definition import maintenance_definition
 from backstay.apis.storage import CLAIMS
 from backstay.kube.resource import NODES, PODS
-from backstay.model.labels import DRAIN_TAINT, MAINTENANCE, MAINTENANCE_FINALIZER
-from backstay.sim.api.store import Commit, Stored
-from backstay.sim.process import Process
-from tests.control.rig import Scene, play, until_lost
+from backstay.sim.api.store import Commit
+from tests.control.rig import DEFINITIONS, Scene, play
 from tests.control.rig_maintenance import (
     ALL,
     NONE,
     budget,
     claim,
+    configure,
+    cordon,
     end,
     events,
     maintain,
@@ -27,31 +22,13 @@ from tests.control.rig_maintenance import (
     marks_on,
     running,
     serve_maintenances,
+    set_up,
     start_deployment,
     until_gone,
     until_told,
 )
 
 ROLE = "node-role.kubernetes.io/control-plane"
-
-
-async def set_up(s: Scene, *, armed: bool = True, **spec: Any) -> Process:
-    await s.boot("n1", "n2", "n3")
-    await serve_maintenances(s)
-    controller = s.start_controller()
-    if armed:
-        await s.arm(**spec)
-    await asyncio.sleep(30)
-    return controller
-
-
-async def cordon(s: Scene, node: str, *, cordoned: bool) -> None:
-    spec = {"unschedulable": True if cordoned else None}
-    await s.client.merge_patch(NODES, node, {"spec": spec})
-
-
-async def configure(s: Scene, **spec: Any) -> None:
-    await s.client.merge_patch(CONFIGS, CONFIG_NAME, {"spec": spec})
 
 
 def touched(s: Scene) -> list[str]:
@@ -336,26 +313,6 @@ def test_of_two_control_plane_nodes_one_goes_at_a_time() -> None:
     play(scene)
 
 
-def test_what_the_node_maintenance_operator_has_begun_is_finished_by_us() -> None:
-    async def scene(s: Scene) -> None:
-        await set_up(s, owners={"maintenance": "Foreign"})
-        body = {
-            "metadata": {"name": "old", "finalizers": [MAINTENANCE_FINALIZER]},
-            "spec": {"nodeName": "n1"},
-        }
-        await s.client.create(NODE_MAINTENANCES, body)
-        taints = [{"key": DRAIN_TAINT, "effect": "NoSchedule"}]
-        await s.client.merge_patch(NODES, "n1", {"spec": {"unschedulable": True, "taints": taints}})
-        await asyncio.sleep(30)
-        await configure(s, owners={"maintenance": "Ours"})
-        await until_told(s, "old", "Drained")
-        await end(s, "", name="old")
-        await until_gone(s, "old")
-        assert await marks_on(s, "n1") == NONE
-
-    play(scene)
-
-
 def test_without_the_kind_nothing_is_said_and_once_it_comes_it_is_served() -> None:
     async def scene(s: Scene) -> None:
         await s.boot("n1", "n2", "n3")
@@ -370,74 +327,96 @@ def test_without_the_kind_nothing_is_said_and_once_it_comes_it_is_served() -> No
     play(scene)
 
 
-def test_what_has_not_begun_to_move_stays_when_the_maintenance_is_ended() -> None:
+def test_one_that_is_stuck_holds_up_no_other() -> None:
     async def scene(s: Scene) -> None:
         await set_up(s)
-        vms = tuple("abcdefgh")
-        await s.start_vms(*vms, eviction_strategy="LiveMigrate")
-        (node,) = {s.copies(vm)[0] for vm in vms}
-        await maintain(s, node)
-        row = await until_told(s, f"maintain-{node}", "Draining")
-        drain = s.apps["backstay-1"].maintenance.running[row.uid].drain
-
-        async def all_asked() -> bool:
-            return len(drain.state.evacuated) == len(vms)
-
-        await s.eventually(all_asked)
-        await end(s, node)
-        await until_gone(s, f"maintain-{node}")
-        await asyncio.sleep(60)
-        stayed = [vm for vm in vms if s.copies(vm) == [node]]
-        assert 0 < len(stayed) < len(vms)
-        for vm in stayed:
-            live = (await s.client.get(INSTANCES, vm, namespace="default")).json()
-            assert not live["status"].get("evacuationNodeName")
-        told = await events(s, f"maintain-{node}")
-        assert "EvacuationCancelled" in told
-        assert await marks_on(s, node) == NONE
-
-    play(scene)
-
-
-def test_a_successor_goes_on_where_a_leader_died() -> None:
-    async def scene(s: Scene) -> None:
-        leader = await set_up(s)
-        await start_deployment(s, "web", 6)
-        await budget(s, "web", minAvailable=6)
+        await start_deployment(s, "web", 3)
+        await budget(s, "web", minAvailable=3)
         await asyncio.sleep(5)
-        await cordon(s, "n1", cordoned=True)
         await maintain(s, "n1")
         await until_told(s, "maintain-n1", "DrainBlocked")
-        s.start_controller("backstay-2")
-        await asyncio.sleep(5)
-        leader.kill()
-        await s.client.merge_patch(
-            BUDGETS, "web", {"spec": {"minAvailable": 4}}, namespace="default"
-        )
-        await until_told(s, "maintain-n1", "Drained")
-        await end(s, "n1")
-        await until_gone(s, "maintain-n1")
-        assert await marks_on(s, "n1") == (True, False, False, False)
+        for name in ("m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9"):
+            s.cluster.add_node(name)
+        await asyncio.sleep(30)
+        for number in range(1, 10):
+            await maintain(s, f"m{number}")
+        for number in range(1, 10):
+            await until_told(s, f"maintain-m{number}", "Drained", within=30)
+        await end(s, "m9")
+        await until_gone(s, "maintain-m9", within=10)
 
     play(scene)
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_what_was_removed_with_its_finalizer_is_given_back_all_the_same(killed: bool) -> None:
+def test_the_operators_own_definition_will_do_and_nothing_is_written_in_a_loop() -> None:
     async def scene(s: Scene) -> None:
-        leader = await set_up(s)
+        await s.boot("n1", "n2", "n3")
+        theirs = maintenance_definition()
+        (version,) = theirs["spec"]["versions"]
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        for ours in ("code", "sentence", "next", "blockers", "evacuated", "observedGeneration"):
+            del status[ours]
+        await s.client.create(DEFINITIONS, theirs)
+        s.start_controller()
+        await s.arm()
+        await start_deployment(s, "web", 3)
+        await budget(s, "web", minAvailable=3)
+        await asyncio.sleep(30)
         await maintain(s, "n1")
+        await asyncio.sleep(30)
+        row = await maintenance(s, "maintain-n1")
+        assert row is not None
+        assert (row.status.phase, row.status.code) == ("Running", "")
+        assert "its disruption budget default/web" in row.status.last_error
+        assert "DrainBlocked" in await events(s, "maintain-n1")
+        before = s.apps["backstay-1"].maintenance.book.writes
+        await asyncio.sleep(300)
+        assert s.apps["backstay-1"].maintenance.book.writes == before
+
+    play(scene)
+
+
+def test_while_somebody_keeps_uncordoning_nobody_is_evicted_to_come_back() -> None:
+    async def scene(s: Scene) -> None:
+        await set_up(s)
+        await start_deployment(s, "web", 6)
+        back: list[str] = []
+
+        def heard(commit: Commit) -> None:
+            spec = commit.after.object["spec"]
+            if commit.before is not None and not commit.before.object["spec"].get("nodeName"):
+                back.append(spec.get("nodeName", ""))
+
+        await maintain(s, "n1")
+        s.cluster.api.operations.store.follow_each([PODS.label], heard)
+        for _ in range(10):
+            await cordon(s, "n1", cordoned=False)
+            await asyncio.sleep(0.5)
         await until_told(s, "maintain-n1", "Drained")
-        if killed:
-            leader.kill()
-        bare = {"metadata": {"finalizers": None}}
-        await s.client.merge_patch(NODE_MAINTENANCES, "maintain-n1", bare)
-        await end(s, "n1")
-        await until_gone(s, "maintain-n1")
-        if killed:
-            s.start_controller("backstay-2")
-        await asyncio.sleep(60)
-        assert await marks_on(s, "n1") == NONE
+        assert back.count("n1") <= 1
+
+    play(scene)
+
+
+def test_the_pods_of_plugged_volumes_go_with_their_guest() -> None:
+    async def scene(s: Scene) -> None:
+        await set_up(s)
+        for name in ("disk", "plugged"):
+            await s.client.create(CLAIMS, claim(name, "ReadWriteMany"), namespace="default")
+        await s.start_vms(
+            "a", eviction_strategy="LiveMigrate", claims=["disk"], hotplug=["plugged"]
+        )
+        (node,) = s.copies("a")
+
+        async def plugged() -> bool:
+            return any(name.startswith("hp-volume") for name in await s.pods_on(node))
+
+        await s.eventually(plugged)
+        await maintain(s, node)
+        row = await until_told(s, f"maintain-{node}", "Drained", within=300)
+        assert s.copies("a") not in ([], [node])
+        drain = s.apps["backstay-1"].maintenance.running[row.uid].drain
+        assert drain.requests <= 4
 
     play(scene)
 
@@ -461,61 +440,5 @@ def test_the_numbers_say_how_maintenances_stand() -> None:
         page = app.metrics().decode()
         assert "backstay_maintenances{" not in page
         assert "backstay_drain_blockers{" not in page
-
-    play(scene)
-
-
-def part(stored: Stored) -> Any:
-    """What only we write, once somebody has made a maintenance."""
-    meta = stored.object["metadata"]
-    spec = stored.object["spec"]
-    if "nodeName" not in spec:
-        return spec.get("unschedulable"), (meta.get("annotations") or {}).get(MAINTENANCE)
-    return meta.get("finalizers"), stored.object.get("status")
-
-
-@pytest.mark.parametrize("write", range(1, 7))
-def test_a_controller_that_is_killed_after_any_write_leaves_nothing_behind(write: int) -> None:
-    async def scene(s: Scene) -> None:
-        leader = await set_up(s)
-        await cordon(s, "n1", cordoned=True)
-        await start_deployment(s, "web", 3)
-        await cordon(s, "n1", cordoned=False)
-        await start_deployment(s, "db", 3)
-        ours: list[str] = []
-
-        def heard(commit: Commit) -> None:
-            if commit.before is not None and part(commit.before) != part(commit.after):
-                ours.append(commit.storage)
-                if len(ours) == write:
-                    leader.kill()
-
-        watched = [NODES.label, NODE_MAINTENANCES.label]
-        s.cluster.api.operations.store.follow_each(watched, heard)
-        await maintain(s, "n1")
-        s.start_controller("backstay-2")
-        await until_told(s, "maintain-n1", "Drained", within=300)
-        assert await marks_on(s, "n1") == ALL
-        await end(s, "n1")
-        await until_gone(s, "maintain-n1", within=300)
-        assert await marks_on(s, "n1") == NONE
-        assert len(ours) >= write, "it was killed in time"
-
-    play(scene)
-
-
-def test_a_node_that_dies_while_it_is_drained_is_recovered_like_any_other() -> None:
-    async def scene(s: Scene) -> None:
-        await set_up(s)
-        await s.client.create(CLAIMS, claim("disk"), namespace="default")
-        await s.start_vms("a", eviction_strategy="LiveMigrate", claims=["disk"])
-        node = s.copies("a")[0]
-        await maintain(s, node)
-        await until_told(s, f"maintain-{node}", "DrainBlocked")
-        s.cluster.nodes[node].kill()
-        await until_lost(s, node)
-        await s.confirm_dead(node)
-        await s.until(lambda: s.copies("a") not in ([], [node]), timeout=300)
-        await until_told(s, f"maintain-{node}", "Drained", within=300)
 
     play(scene)

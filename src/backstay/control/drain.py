@@ -27,7 +27,7 @@ from typing import Protocol, TypeAlias
 from backstay.act import evictions
 from backstay.apis.drains import BUDGET_PROJECTION, BUDGETS, DRAIN_POD_PROJECTION
 from backstay.apis.machines import MigrationRow
-from backstay.decide.drain import answer_of, plan
+from backstay.decide.drain import answer_of, exhausted, plan
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import ApiError, KubeError, NotFound, Terminal, TooLate
@@ -138,6 +138,9 @@ class Drain:
         evacuated: Iterable[str] = (),
         page_size: int = 500,
     ) -> None:
+        if not node:
+            # Whoever asks for the pods of no node is shown those that wait for one.
+            raise ValueError("a drain needs the name of a node")
         self.node = node
         self.options = options
         self.state = DrainState(node=node, evacuated=tuple(evacuated))
@@ -315,12 +318,7 @@ class Drain:
 
     def _park(self, pod: PodSight, budget: BudgetSight, now: float) -> None:
         """It waits for its budget, and was not asked."""
-        about = {"pod": pod.key, "budget": budget.key, "namespace": budget.namespace}
-        name = budget.key.partition("/")[2]
-        because = f"it asks for {budget.desired} healthy pods, and {budget.healthy} are"
-        why = DrainReason.BudgetExhausted.because(name=name, because=because, **about)
-        if not budget.counted:
-            why = DrainReason.BudgetUncounted.because(name=name, **about)
+        why = exhausted(pod, budget)
         self._keep(pod, Answer(Verdict.BUDGET, why, _RECHECK, budget.key), now)
 
     async def _ask_all(self, due: Sequence[Planned]) -> Why | None:
@@ -402,7 +400,7 @@ class Drain:
         guest = guests.get(pod.guest)
         try:
             migrations = await read_migrations(self._client, pod.guest)
-            because = _standing(guest, migrations)
+            because = _standing(self.node, guest, migrations)
         except KubeError as error:
             because = f"how its migration stands cannot be read ({error})".rstrip(".")
         return DrainReason.EvacuationSlow.because(
@@ -578,8 +576,10 @@ def _overdue(pod: PodSight, seconds: float) -> Why:
     )
 
 
-def _standing(guest: GuestSight | None, migrations: Sequence[MigrationRow]) -> str:
+def _standing(node: str, guest: GuestSight | None, migrations: Sequence[MigrationRow]) -> str:
     """How far KubeVirt is with it, in words."""
+    if guest is not None and guest.node not in ("", node):
+        return f"it runs on {guest.node} by now, and the pod that it has left behind has not ended"
     if guest is not None and guest.strategy == "External":
         return "it is somebody else's to move (evictionStrategy External)"
     if not migrations:

@@ -67,7 +67,7 @@ _PARALLEL = 8
 _ABSENT = 60.0
 """Seconds until it is looked again whether the kind is there."""
 
-_SOON = 0.0
+_SOON = 1.0
 _LATER = 10.0
 _SELDOM = 60.0
 
@@ -158,12 +158,20 @@ class MaintenanceLoop:
         nodes = {row.node for row in (old, new) if row is not None}
         if old is None or new is None or old.deleting != new.deleting:
             self._add_those_of(nodes)
+        if new is None and old is not None:
+            node = self._nodes.cache.get(old.node)
+            marks = None if node is None else marks_of(node.maintenance)
+            if marks is not None and marks.name:
+                self._add(marks.name)
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
         row = new or old
         if row is None or self.queue is None or _is_same(old, new):
             return
         self._add_those_of({row.key})
+        for running in self.running.values():
+            if running.drain.node == row.key:
+                running.drain.poke()
 
     def _add_those_of(self, nodes: Collection[str]) -> None:
         for row in self.rows:
@@ -248,6 +256,9 @@ class MaintenanceLoop:
             why = await self._begin(row, term)
         if why is not None and row.uid not in self.running:
             return await self._wait_for(row, why, term, Again(_LATER))
+        if row.uid not in self.running and not self._is_marked(row):
+            # As soon as our own view shows what was just written, we are told.
+            return Again(_SOON)
         running = self._ensure(row, term)
         await self._tell(row, running.drain.state, why, term)
         return Again(_SELDOM)
@@ -265,7 +276,7 @@ class MaintenanceLoop:
             if other.age < row.age:
                 about = {"node": row.node, "other": other.key, "name": row.key}
                 return DrainReason.AnotherMaintenance.because(**about)
-        if self._nodes.cache.synced and self._nodes.cache.get(row.node) is None:
+        if self._nodes.cache.get(row.node) is None:
             return DrainReason.NodeMissing.because(node=row.node)
         return None
 
@@ -297,7 +308,8 @@ class MaintenanceLoop:
         marks = marks_of(node.maintenance)
         is_ours = marks is not None and marks.maintenance == row.uid
         async with self._one_at_a_time:
-            if not is_ours and (why := await self._quorum(row.node)) is not None:
+            # What is away already is not asked about: its maintenance only has another name.
+            if marks is None and (why := await self._quorum(row.node)) is not None:
                 return why
             written = await cordons.mark(
                 self._client,
@@ -352,6 +364,17 @@ class MaintenanceLoop:
             return _observing(row.node)
         return partial(self._require, row, policy, term)
 
+    async def _may_go_on(self, row: MaintenanceRow, term: Term) -> Leave | Why:
+        """The same for pods: while the node is not kept free they would come back."""
+        if not self._is_marked(row):
+            self._add(row.key)
+            return DrainReason.NotKeptFree.because(node=row.node)
+        return await self._permit(row, term)
+
+    def _is_marked(self, row: MaintenanceRow) -> bool:
+        node = self._nodes.cache.get(row.node)
+        return node is not None and _is_marked(node, row)
+
     def _require(self, row: MaintenanceRow, policy: Policy, term: Term) -> float:
         known = self.rows.get(row.key)
         if self._operator.is_outdated(policy):
@@ -374,7 +397,7 @@ class MaintenanceLoop:
             MAINTENANCE_OPTIONS,
             rng=self._rng,
             wall=self._wall,
-            permit=partial(self._permit, row, term),
+            permit=partial(self._may_go_on, row, term),
             told=lambda _: self._add(row.key),
             copies=self._copies,
             evacuated=known.evacuated,

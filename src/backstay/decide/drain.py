@@ -176,16 +176,18 @@ def _budgeted(
         return Planned(pod=pod, fate=Fate.BLOCKED, why=why, asked=True)
     budget = asking[0] if asking else None
     if budget is not None and not budget.lets_go(pod):
-        fate, why = Fate.BLOCKED, _exhausted(pod, budget)
+        fate, why = Fate.BLOCKED, exhausted(pod, budget)
     key = "" if budget is None else budget.key
     return Planned(pod=pod, fate=fate, why=why, asked=True, budget=key)
 
 
-def _exhausted(pod: PodSight, budget: BudgetSight) -> Why:
+def exhausted(pod: PodSight, budget: BudgetSight) -> Why:
+    """Why this budget does not let it go."""
     about = {"pod": pod.key, "budget": budget.key, **_parts(budget.key)}
     if not budget.counted:
         return DrainReason.BudgetUncounted.because(**about)
-    because = f"it asks for {budget.desired} healthy pods, and {budget.healthy} are"
+    # In the words of the API, which may be asked later.
+    because = f"needs {budget.desired} healthy pods and has {budget.healthy} currently"
     return DrainReason.BudgetExhausted.because(because=because, **about)
 
 

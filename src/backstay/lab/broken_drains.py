@@ -134,14 +134,22 @@ class OfItsOwnAccord(MaintenanceLoop):
 class WithoutEnd(OfItsOwnAccord):
     """Gives the node back, and forgets to stop."""
 
+    def _is_marked(self, row: MaintenanceRow) -> bool:
+        return True
+
     async def _stop(self, uid: str) -> Drain | None:
         running = self.running.pop(uid, None)
         return None if running is None else running.drain
 
 
 class WithoutCordon(MaintenanceLoop):
+    """Takes it for granted."""
+
     async def _begin(self, row: MaintenanceRow, term: Term) -> Why | None:
         return None
+
+    def _is_marked(self, row: MaintenanceRow) -> bool:
+        return True
 
 
 class GivingEverythingBack(MaintenanceLoop):
@@ -158,6 +166,9 @@ class GivingEverythingBack(MaintenanceLoop):
 
 class KeepingIt(MaintenanceLoop):
     async def _give_back(self, row: MaintenanceRow, node: str, term: Term) -> Marks | None:
+        return None
+
+    async def _clear_up(self, name: str, row: MaintenanceRow | None, term: Term) -> None:
         return None
 
 

@@ -123,7 +123,7 @@ class Deeds:
             Do.UNCORDON: self._uncordon,
             Do.MAINTAIN: lambda step: drain_deeds.maintain(self._client, step.node),
             Do.END_MAINTENANCE: lambda step: drain_deeds.end(
-                self._client, self._cluster.store, step.node
+                self._client, self._cluster.store, step.node, apart=step.seconds
             ),
             Do.DELETE_BUDGET: self._to_guest(drain_deeds.delete_budget),
             Do.ARM: self._arm,

@@ -47,8 +47,8 @@ DRAINED = Scenario(
     nodes=_NODES,
     maintenance=True,
     workloads=_MIXED,
-    steps=(_n2(5, Do.MAINTAIN), _n2(80, Do.END_MAINTENANCE)),
-    until=90,
+    steps=(_n2(5, Do.MAINTAIN), _n2(50, Do.END_MAINTENANCE)),
+    until=120,
 )
 
 BLOCKED = Scenario(

@@ -1,5 +1,7 @@
 """What people do about the maintenance of nodes in a scenario."""
 
+import asyncio
+
 from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.kube.client import KubeClient
 from backstay.lab.drain_stage import BUDGETS
@@ -14,11 +16,14 @@ async def maintain(client: KubeClient, node: str) -> str:
     return f"asks for the maintenance of {node}"
 
 
-async def end(client: KubeClient, store: Store, node: str) -> str:
+async def end(client: KubeClient, store: Store, node: str, *, apart: float) -> str:
+    """All that there are, one after the other, so many seconds apart."""
     objects = [each.object for each in store.all(NODE_MAINTENANCES.label)]
     meant = [each["metadata"] for each in objects if each["spec"]["nodeName"] == node]
+    meant.sort(key=lambda each: str(each["creationTimestamp"]))
     found = [each["name"] for each in meant if not each.get("deletionTimestamp")]
-    for name in found:
+    for number, name in enumerate(found):
+        await asyncio.sleep(apart if number else 0.0)
         await client.delete(NODE_MAINTENANCES, name)
     return f"ends the maintenance of {node}" if found else ""
 

@@ -6,6 +6,8 @@
   within a minute; when nothing is left, that is said within a minute; and one that somebody has
   ended is over within a minute. The time begins anew with each interruption, as for all promises
   (``liveness.py``).
+* **GivesBack** (I10). A minute after the last maintenance of a node nothing is on it that one of
+  ours has put there, whether or not we are armed.
 * **LastCopy** (I8). No maintenance is said to have succeeded while its node has the last copy of a
   volume that is up to date. LINSTOR hears of what becomes of a copy a moment later.
 
@@ -33,6 +35,7 @@ Json = Mapping[str, Any]
 _Waits: TypeAlias = tuple[str, str]
 """What is waited for, and the uid of what it is about."""
 
+GIVES_BACK = "GivesBack"
 _BUDGETS = "poddisruptionbudgets.policy"
 _BOUND = 60.0
 """Seconds in which it must have happened."""
@@ -61,6 +64,7 @@ class DrainsEnd:
         self._restored_at: float | None = None
         self._since: dict[_Waits, float] = {}
         self._told: set[_Waits] = set()
+        """Of each object nothing is told twice."""
 
     def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
         if isinstance(happening, Committed) and happening.commit.after.key == OUR_LEASE:
@@ -73,7 +77,7 @@ class DrainsEnd:
 
     def look_around(self, now: float) -> Iterator[tuple[str, str]]:
         self.due = now + _LOOK * self._factor
-        if self._is_interrupted(now):
+        if self._nobody_leads(now):
             self._since.clear()
             return
         waits = dict(self._waits())
@@ -82,27 +86,50 @@ class DrainsEnd:
             bound = _NAMED if each[0] == "named" else _BOUND
             if now - self._since[each] > bound * self._factor and each not in self._told:
                 self._told.add(each)
-                yield DRAIN_ENDS, sentence
+                yield GIVES_BACK if each[0] == "stayed" else DRAIN_ENDS, sentence
 
-    def _is_interrupted(self, now: float) -> bool:
-        witness = self._witness
-        if not witness.store.all(NODE_MAINTENANCES.label):
+    def _nobody_leads(self, now: float) -> bool:
+        """Or what was known is gone: the API was restored."""
+        if self._restored_at != self._witness.restores.last_at:
+            self._restored_at = self._witness.restores.last_at
             return True
-        if self._restored_at != witness.restores.last_at:
-            self._restored_at = witness.restores.last_at
-            return True
-        config = witness.stored(CONFIGS.label, CONFIG_NAME)
+        return now - self._renewed_at > _LEADS * self._factor or not self._term[0]
+
+    def _may_act(self) -> bool:
+        config = self._witness.stored(CONFIGS.label, CONFIG_NAME)
         return (
-            now - self._renewed_at > _LEADS * self._factor
-            or not self._term[0]
-            or config is None
-            or not witness.is_armed(config)
-            or witness.restores.is_open
-            or owner_of("maintenance", config["spec"]) != OURS
+            config is not None
+            and self._witness.is_armed(config)
+            and not self._witness.restores.is_open
+            and owner_of("maintenance", config["spec"]) == OURS
         )
 
     def _waits(self) -> Iterator[tuple[_Waits, str]]:
         """What has not been done, and should be soon."""
+        if not self._witness.maintenances.any_asked:
+            # That is so in most labs.
+            return
+        yield from self._stayed()
+        if self._may_act():
+            yield from self._undone()
+
+    def _stayed(self) -> Iterator[tuple[_Waits, str]]:
+        asked = self._witness.store.all(NODE_MAINTENANCES.label)
+        maintained = {each.object["spec"]["nodeName"] for each in asked}
+        known = self._witness.maintenances
+        for stored in self._witness.store.all(NODES.label):
+            name = stored.key[1]
+            if name in maintained:
+                continue
+            left = [part for part in parts_on(stored.object) if known.was_put_by_us(name, part)]
+            if left:
+                parts = " and the ".join(sorted(left))
+                yield (
+                    ("stayed", stored.object["metadata"]["uid"]),
+                    f"the maintenance of {name} is over, and the {parts} stayed",
+                )
+
+    def _undone(self) -> Iterator[tuple[_Waits, str]]:
         for maintenance in self._that_count():
             meta, name = maintenance["metadata"], maintenance["spec"]["nodeName"]
             node = self._witness.stored(NODES.label, name)

@@ -8,8 +8,8 @@ before that.
 * **Pdb**: what lives on a node that lives is taken from it by an eviction that the API let through,
   and in no other way; with its grace, against no budget, by its uid, and only where a
   NodeMaintenance asks for that very node.
-* **GivesBack**: cordon, taint and label are taken off only where one of ours has put them on, and
-  none of ours is left behind when a maintenance is over.
+* **GivesBack**: cordon, taint and label are taken off only where one of ours has put them on. (That
+  none of ours is left behind is a promise: ``drain_promises.py``.)
 * **NoHealthyGuestStopped**: a guest that could be moved live is not stopped.
 * **TaintBeforeRemoval**: nothing is evicted from a node to which it could come back.
 """
@@ -173,34 +173,14 @@ def gives_back(happening: Happening, witness: Witness) -> str | None:
     if not isinstance(happening, Committed) or happening.by is None:
         return None
     commit = happening.commit
-    if commit.before is None:
+    if commit.before is None or commit.storage != NODES.label:
         return None
-    if commit.storage == NODES.label:
-        node, known = commit.after.key[1], witness.maintenances
-        taken = parts_on(commit.before.object) - parts_on(commit.after.object)
-        others = [part for part in taken if known.was_put_by_us(node, part) is False]
-        if others:
-            return f"the {' and the '.join(sorted(others))} of {node} went, which others had put on"
+    node, known = commit.after.key[1], witness.maintenances
+    taken = parts_on(commit.before.object) - parts_on(commit.after.object)
+    others = [part for part in taken if known.was_put_by_us(node, part) is False]
+    if not others:
         return None
-    if commit.storage != NODE_MAINTENANCES.label:
-        return None
-    before, after = commit.before.object, commit.after.object
-    gone = FINALIZER in _finalizers(before) and FINALIZER not in _finalizers(after)
-    return _left_behind(before["spec"]["nodeName"], witness) if gone or commit.deleted else None
-
-
-def _left_behind(node: str, witness: Witness) -> str | None:
-    """What is left for another maintenance of the same node is none."""
-    live, known = witness.stored(NODES.label, node), witness.maintenances
-    if live is None or any(
-        each.object["spec"]["nodeName"] == node and FINALIZER in _finalizers(each.object)
-        for each in witness.store.all(NODE_MAINTENANCES.label)
-    ):
-        return None
-    left = [part for part in parts_on(live) if known.was_put_by_us(node, part)]
-    if not left:
-        return None
-    return f"the maintenance of {node} is over, and the {' and the '.join(sorted(left))} stayed"
+    return f"the {' and the '.join(sorted(others))} of {node} went, which others had put on"
 
 
 def _finalizers(obj: Json) -> list[str]:

@@ -549,9 +549,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant("I8", "LastCopy", last_copy_power, About(requests=_SWITCHED)),
     Invariant("I9", "Disarm", disarm, About(requests=TAKEN_WITH)),
     Invariant("I10", "Ownership", ownership, About(requests=None, deeds=_NODES)),
-    Invariant(
-        "I10", "GivesBack", gives_back, About(deeds=_NODES | {NODE_MAINTENANCES.label})
-    ),
+    Invariant("I10", "GivesBack", gives_back, About(deeds=_NODES)),
     Invariant(
         "I11", "TaintBeforeRemoval", taint_before_removal,
         About(requests=_DELETED, deeds=_PODS),

@@ -57,6 +57,11 @@ class Maintenances:
     _open_since: dict[str, float] = field(default_factory=dict)
     """By node: since when anything could be put there."""
 
+    @property
+    def any_asked(self) -> bool:
+        """Whether anybody ever did."""
+        return bool(self._asking)
+
     def note(self, commit: Commit, now: float) -> None:
         meta = commit.after.object["metadata"]
         asking = self._asking.setdefault(

@@ -55,7 +55,7 @@ class Do(StrEnum):
     MAINTAIN = "maintain"
     """Somebody creates a NodeMaintenance for the node."""
     END_MAINTENANCE = "end-maintenance"
-    """Somebody deletes all that there are for it."""
+    """Somebody deletes all that there are for it, ``seconds`` apart."""
 
     ARM = "arm"
     DISARM = "disarm"

@@ -152,6 +152,10 @@ class DrainReason(Catalogue):
         "Before pods are asked to leave, it is looked whether that is still wanted. The API could "
         "not be asked, so nothing is done until it can be.",
     )
+    NotKeptFree = Entry(
+        "Nobody is asked to leave {node} until it is cordoned again.",
+        "Somebody has taken the cordon off. What leaves now could come back to the same node.",
+    )
     PodUnreadable = Entry(
         "{pod} cannot be read: {because}.",
         "It is there, but nothing is known of it, so the node is not drained.",

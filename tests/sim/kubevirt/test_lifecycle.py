@@ -3,7 +3,7 @@
 import pytest
 
 from backstay.kube.calls import write
-from backstay.kube.errors import Conflict, NotFound
+from backstay.kube.errors import Conflict, NotFound, TooManyRequests
 from backstay.sim.kubevirt.names import VMIS, VMS
 from tests.sim.kubevirt.rig import VM, Json, Rig, in_memory
 
@@ -102,5 +102,20 @@ def test_what_nobody_serves_is_not_there() -> None:
         await rig.create_vm(run_strategy="Halted")
         with pytest.raises(NotFound):
             await put(rig, "explode")
+
+    in_memory(scenario)
+
+
+def test_a_guest_that_was_to_leave_forgets_it_when_that_is_cancelled() -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_vm(eviction_strategy="External")
+        name = (await rig.launcher())["metadata"]["name"]
+        with pytest.raises(TooManyRequests):
+            await rig.client.evict(name, namespace=rig.namespace)
+        assert (await rig.read(VMIS))["status"]["evacuationNodeName"]
+        path = f"/apis/subresources.kubevirt.io/v1/namespaces/{rig.namespace}"
+        guest = f"{path}/virtualmachineinstances/{VM}/evacuate/cancel"
+        await rig.client.send(write("PUT", VMIS, guest, {}))
+        assert "evacuationNodeName" not in (await rig.read(VMIS))["status"]
 
     in_memory(scenario)

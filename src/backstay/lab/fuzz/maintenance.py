@@ -151,10 +151,12 @@ def of_another_program(scene: Scene) -> Iterator[Step]:
 
 
 def copies_are_lost(scene: Scene) -> Iterator[Step]:
-    """The other copy of a volume is cut off before; perhaps it comes back."""
+    """The other copy of a volume is cut off before, and nothing else is in the way; it may come
+    back."""
     dice, at = scene.dice, scene.dice.between(0, 3)
     others = (_FIRST, _THIRD)
     yield _unstuck(0)
+    yield step(0, Do.STOP_VM, workload=scene.vms[1])
     for peer in others:
         yield step(at, Do.CUT_REPLICATION, node=_OTHER, peer=peer)
     yield _first(at + dice.between(14, 20), Do.MAINTAIN)
