@@ -78,7 +78,7 @@ def test_a_silent_node_is_switched_off_where_something_waits_for_proof() -> None
     ("change", "code"),
     [
         ({"life": {"state": Life.SUSPECT}}, "NodeLost"),
-        ({"life": {"state": Life.PROVEN}}, "NodeLost"),
+        ({"life": {"state": Life.RECOVERED}}, "NodeLost"),
         ({"policy": {"power": False}}, "NotOurJob"),
         ({"policy": {"owners": {Job.FENCING: Ownership.FOREIGN}}}, "NotOurJob"),
         ({"policy": {"owners": {Job.FENCING: Ownership.OFF}}}, "NotOurJob"),
@@ -134,6 +134,10 @@ def test_silence_of_the_lease_alone_is_not_enough_where_the_ports_cannot_be_aske
 def test_where_the_ports_cannot_be_asked_all_is_silent_for_longer() -> None:
     facts = {"looked_at": HEARD + TIMES.heartbeat + 1}
     assert judged(testimony=heard({"silences": ()}), facts=facts).switch
+
+
+def test_a_node_that_is_shut_out_of_some_volumes_only_is_switched_off_for_the_rest() -> None:
+    assert judged(life={"state": Life.PROVEN}).switch
 
 
 # The control plane
@@ -200,6 +204,19 @@ def test_what_can_be_moved_does_not_wait_for_what_cannot() -> None:
     [first] = snapshot.workloads
     second = msgspec.structs.replace(first, name="other", volumes=())
     assert judged(**(bound | {"workloads": (first, second)})).switch
+
+
+def test_a_node_that_replicates_is_alive_whatever_kubernetes_hears_of_it() -> None:
+    peer = msgspec.structs.replace(replica("n2", True), sees=True)
+    assert objection(**on_drbd(peer)) == "StillConnected"
+
+
+@pytest.mark.parametrize(
+    "change", [{"sees": False}, {"sees": None}, {"sees": True, "online": False}]
+)
+def test_a_peer_that_has_lost_it_or_is_not_heard_says_nothing(change: dict[str, Any]) -> None:
+    peer = msgspec.structs.replace(replica("n2", True), **change)
+    assert judged(**on_drbd(peer)).switch
 
 
 # People

@@ -12,8 +12,8 @@ first that objects gives the reason:
   has switched it on since had a reason;
 * it would help: some workload is held for lack of proof, and the node has not the last copy of what
   that needs;
-* our view is sound; nothing of the node was heard on any channel, and it is more than its lease
-  that is silent;
+* our view is sound; nothing of the node was heard on any channel, its storage has lost it too, and
+  it is more than its lease that is silent;
 * it is no storm, and the control plane keeps its majority without it;
 * the API has not gone back in time, and we are armed.
 
@@ -94,8 +94,9 @@ def decide_power(case: PowerCase, *, chain: Sequence[PowerCheck]) -> PowerVerdic
 
 
 def is_node_lost(case: PowerCase) -> Why | None:
+    """Or proven to be shut out of some volumes, which says nothing of what else it runs."""
     life = case.snapshot.life
-    return None if life.state is Life.LOST else life.why
+    return None if life.state in (Life.LOST, Life.PROVEN) else life.why
 
 
 def is_it_our_job(case: PowerCase) -> Why | None:
@@ -216,6 +217,19 @@ def is_anything_heard(case: PowerCase) -> Why | None:
     return None
 
 
+def is_it_still_connected(case: PowerCase) -> Why | None:
+    """A node that its peers replicate with lives, whatever Kubernetes hears of it."""
+    snapshot, now = case.snapshot, case.now
+    for sight in snapshot.testimony.quorums:
+        if sight.view or now - sight.observed_at > case.times.fresh:
+            continue
+        for each in sight.replicas:
+            if each.online and each.sees and each.node != sight.node:
+                about = {"node": snapshot.facts.name, "peer": each.node}
+                return PowerReason.StillConnected.because(**about)
+    return None
+
+
 def is_it_silent_elsewhere(case: PowerCase) -> Why | None:
     """A kubelet that died leaves its guests running: more than the lease must be silent. If its
     ports cannot be asked from here, virt-handler is given the time in which it would be heard."""
@@ -282,6 +296,7 @@ POWER_CHAIN: tuple[PowerCheck, ...] = (
     has_it_the_last_copy,
     is_view_fresh,
     is_anything_heard,
+    is_it_still_connected,
     is_it_silent_elsewhere,
     is_it_a_storm,
     does_the_control_plane_need_it,
