@@ -127,6 +127,16 @@ LAST_COPY = _case(
     ),
 )
 
+MAJORITY = _case(
+    "majority",
+    "What if a node is cut off without which the control plane has no majority?",
+    Step(at=2, do=Do.KILL, node="n3"),
+    _n2(50, Do.CUT),
+    until=130,
+    control_plane=_NODES,
+    nodes=(*_NODES, "n4"),
+)
+
 FENCED_BY_OTHERS = _case(
     "fencing-is-another-s",
     "What if a node is cut off, and fencing is another program's job?",

@@ -25,7 +25,7 @@ from backstay.lab.policy_rules import kept_by_a_policy
 from backstay.lab.powers import POWER
 from backstay.lab.silence_rules import is_lifted, many_silent
 from backstay.lab.witness import Asked, Happening, Witness, workload_in
-from backstay.model.labels import DRAIN_TAINT, EXEMPT, PROTECT
+from backstay.model.labels import CONTROL_PLANE, DRAIN_TAINT, EXEMPT, PROTECT
 from backstay.sim.bmc import Reset
 from backstay.sim.linstor.replicas import Kind, Resource
 
@@ -178,8 +178,25 @@ def hits_a_bystander(asked: Asked, witness: Witness) -> str | None:
     silent = asked.sent - witness.signs.seen_renewed_at(asked.user, node, sent=asked.sent)
     if silent < witness.times.suspect:
         return f"{node} was to be switched off, and was heard of {silent:.0f} s before"
-    because = _kept(asked, node, witness)
+    because = _kept(asked, node, witness) or _needed(asked, node, witness)
     return f"{node} was to be switched off, and {because}" if because else None
+
+
+def _needed(asked: Asked, node: str, witness: Witness) -> str:
+    """Whether the control plane has no majority without it, by who renews its lease."""
+    nodes = (stored.object["metadata"] for stored in witness.store.all(NODES.label))
+    bearing = [
+        meta["name"] for meta in nodes if set(CONTROL_PLANE) & (meta.get("labels") or {}).keys()
+    ]
+    window = witness.times.lost + _SLACK * witness.factor
+    left = [
+        name
+        for name in bearing
+        if name != node and asked.sent - witness.signs.renewed_at(name) <= window
+    ]
+    if node not in bearing or 2 * len(left) > len(bearing):
+        return ""
+    return f"without it {len(left)} of {len(bearing)} are left of the control plane"
 
 
 def _kept(asked: Asked, node: str, witness: Witness) -> str:

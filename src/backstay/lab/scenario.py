@@ -304,7 +304,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     its version. With ``csi_addons`` the storage can be told to refuse nodes, which with
     ``storage_network`` it knows by addresses of another network than theirs; and with
     ``provider`` somebody can be asked whether a machine is on; with ``bmcs`` each machine can be,
-    and be switched off and on."""
+    and be switched off and on. Nodes of the ``control_plane`` carry its label."""
 
     name: str
     question: str
@@ -313,6 +313,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     seed: int = 1
     nodes: tuple[str, ...]
     exempt: tuple[str, ...] = ()
+    control_plane: tuple[str, ...] = ()
     hosts: dict[str, tuple[str, ...]] = {}
     workloads: Workloads = Workloads()
     calico: CalicoSpec | None = None
@@ -442,9 +443,10 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
     yield from _each_once("nodes", scenario.nodes)
-    for name in scenario.exempt:
-        if name not in scenario.nodes:
-            yield "exempt", _no_such("node", name)
+    for field, names in {"exempt": scenario.exempt, "controlPlane": scenario.control_plane}.items():
+        for name in names:
+            if name not in scenario.nodes:
+                yield field, _no_such("node", name)
     kinds: dict[str, tuple[Vm | StatefulSet | Deployment, ...]] = {
         "vms": scenario.workloads.vms,
         "statefulSets": scenario.workloads.stateful_sets,

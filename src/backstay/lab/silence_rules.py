@@ -66,7 +66,7 @@ def is_lifted(spec: Json, witness: Witness) -> bool:
 
 
 def _is_down(node: Json, now: float, witness: Witness) -> bool:
-    """Silent, and not all done for it. LINSTOR's controller is only marked, and may be there yet."""
+    """Silent, and not all done for it; LINSTOR's controller is only marked, and may stay."""
     name = node["metadata"]["name"]
     renewed = witness.signs.renewed_at(name)
     if renewed == -math.inf or now - renewed < _SILENT * witness.factor:
