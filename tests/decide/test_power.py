@@ -17,7 +17,7 @@ from backstay.decide.power import (
     is_on_due,
 )
 from backstay.decide.storm import Fleet
-from backstay.model.drbd import ReplicaSight, ResourceSight
+from backstay.model.drbd import ReplicaSight, ResourceSight, Unheard
 from backstay.model.evidence import Answer, Silence, Testimony
 from backstay.model.incident import EvidenceRecord, IncidentStatus, Progress, WorkloadRecord
 from backstay.model.node import Life
@@ -189,9 +189,28 @@ def test_a_node_with_the_last_good_copy_is_not_switched_off(
     assert objection(**on_drbd(*others)) == "LastCopy"
 
 
-@pytest.mark.parametrize("others", [(replica("n2", True),), (replica("n2", None),)])
-def test_where_another_copy_may_be_good_it_is(others: tuple[ReplicaSight, ...]) -> None:
+@pytest.mark.parametrize(
+    "others", [(replica("n2", True),), (replica("n2", True), replica("n3", None))]
+)
+def test_where_another_copy_is_good_it_is(others: tuple[ReplicaSight, ...]) -> None:
     assert judged(**on_drbd(*others)).switch
+
+
+@pytest.mark.parametrize(
+    "others", [(replica("n2", None),), (replica("n2", False), replica("n3", None))]
+)
+def test_a_node_is_left_on_while_linstor_does_not_tell_of_another_good_copy(
+    others: tuple[ReplicaSight, ...],
+) -> None:
+    assert objection(**on_drbd(*others)) == "CopiesUnknown"
+
+
+def test_a_node_is_left_on_while_linstor_says_nothing_at_all() -> None:
+    told = on_drbd(replica("n2", True))
+    silent = heard({"unheard": (Unheard("linstor", "it does not answer"),)})
+    assert objection(**{**told, "testimony": silent}) == "CopiesUnknown"
+    other = heard({"unheard": (Unheard("another", "it does not answer"),)})
+    assert judged(**{**told, "testimony": other}).switch
 
 
 def test_a_node_without_a_disk_of_its_own_has_no_copy() -> None:

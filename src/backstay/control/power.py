@@ -42,6 +42,7 @@ _WORTH_SAYING = frozenset(
         PowerReason.DeviceUnidentified,
         PowerReason.InMaintenance,
         PowerReason.LastCopy,
+        PowerReason.CopiesUnknown,
         PowerReason.ControlPlaneQuorum,
         PowerReason.StillConnected,
         PowerReason.SwitchedOnSince,

@@ -199,6 +199,34 @@ def _is_last_copy(sight: ResourceSight) -> bool:
     return own and not sight.view and all(each.up_to_date is False for each in others)
 
 
+def are_its_copies_known(case: PowerCase) -> Why | None:
+    """While LINSTOR does not tell whether another copy is good, this may be the last; and without
+    LINSTOR nobody could use the other either, so that nothing is lost by waiting for it."""
+    told = case.snapshot
+    waits = [_untold(each, told) or _last_copies(each, told) for each in case.waiting]
+    untold = dict.fromkeys(claim for each in case.waiting for claim in _untold(each, told))
+    if not untold or not all(waits):
+        return None
+    return PowerReason.CopiesUnknown.because(node=told.facts.name, volumes=", ".join(untold))
+
+
+def _untold(workload: Workload, snapshot: Snapshot) -> tuple[str, ...]:
+    testimony = snapshot.testimony
+    silent = {each.driver for each in testimony.unheard if each.driver}
+    return tuple(
+        volume.claim
+        for volume in workload.volumes
+        if volume.driver in silent
+        or any(proof.is_of(volume, each) and _is_untold(each) for each in testimony.quorums)
+    )
+
+
+def _is_untold(sight: ResourceSight) -> bool:
+    others = [each for each in sight.replicas if each.node != sight.node and each.diskful]
+    known = any(each.up_to_date for each in others) and not sight.view
+    return not known and (bool(sight.view) or any(each.up_to_date is None for each in others))
+
+
 def is_view_fresh(case: PowerCase) -> Why | None:
     if case.snapshot.view_age <= case.times.fresh:
         return None
@@ -294,6 +322,7 @@ POWER_CHAIN: tuple[PowerCheck, ...] = (
     has_somebody_switched_it_on,
     would_it_help,
     has_it_the_last_copy,
+    are_its_copies_known,
     is_view_fresh,
     is_anything_heard,
     is_it_still_connected,

@@ -100,6 +100,13 @@ class PowerReason(Catalogue):
         "with the last copy is better mended than switched off.",
         "linstor resource list; mend the other replicas, or the network of {node}",
     )
+    CopiesUnknown = Entry(
+        "{node} is not switched off yet: LINSTOR does not tell whether there is another good copy "
+        "of {volumes}.",
+        "If there is none, to switch the node off would help nobody, and nobody would switch it on "
+        "again. Without LINSTOR no other node could use the volume anyway. It is looked at again.",
+        "linstor node list; linstor resource list",
+    )
     StillConnected = Entry(
         "{node} is not switched off: {peer} is still connected to it, by DRBD's word.",
         "A node that replicates is alive, and so are its guests, as far as anybody knows: it is "
