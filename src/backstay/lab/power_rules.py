@@ -109,12 +109,12 @@ def _is_over(pod: Json) -> bool:
 
 
 def last_copy_power(happening: Happening, witness: Witness) -> str | None:
-    """Where LINSTOR could tell: its controller answers, and is heard by those who have copies."""
+    """Unless LINSTOR is wrong about it: while it is away nobody can know, and has to wait."""
     linstor = witness.linstor
     if not isinstance(happening, Asked) or not asks_for(happening, Reset.OFF) or linstor is None:
         return None
     late = happening.at - happening.sent > witness.times.fresh
-    if late or not linstor.is_served or linstor.faults.trouble is not None or linstor.hearing.stale:
+    if late or linstor.faults.trouble is not None or linstor.hearing.stale:
         return None
     node = str(happening.body["machine"])
     mine = list(_volumes_there(node, witness))
