@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.storage import VOLUMES
 from backstay.drivers.power import DEADLINE
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.policy_rules import kept_by_a_policy
@@ -36,6 +37,7 @@ _STEPS = {Reset.OFF.value: OFF_STEP, Reset.ON.value: ON_STEP}
 _KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
 
 
+_HOSTNAME = "kubernetes.io/hostname"
 _SLACK = 5.0
 """Seconds by which one of ours may be behind with what it has heard: a node is lost long before it
 is switched off, and is knocked at all the while."""
@@ -97,7 +99,10 @@ def _is_ours_to_move(pod: Json, witness: Witness) -> bool:
     meta, spec = pod["metadata"], pod["spec"]
     owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
     kept = (meta.get("labels") or {}).get(PROTECT) == "false" or kept_by_a_policy(pod, witness)
-    bound = bool(spec.get("nodeSelector")) or "local" in str(witness.volumes_of(pod))
+    bound = _HOSTNAME in (spec.get("nodeSelector") or ()) or any(
+        "nodeAffinity" in (witness.stored(VOLUMES.label, each) or {"spec": {}})["spec"]
+        for each in witness.volumes_of(pod)
+    )
     return bool(owners & _KINDS) and not (_is_over(pod) or kept or bound)
 
 
