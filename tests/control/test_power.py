@@ -146,6 +146,20 @@ def test_a_device_that_does_not_answer_holds_everything_and_is_named_once() -> N
     play(scene)
 
 
+def test_a_device_that_cannot_be_asked_to_switch_is_named_and_asked_again() -> None:
+    async def scene(s: Scene) -> None:
+        bmcs = await set_up(s, "a")
+        bmcs.refusing = {"n1"}
+        await silence_for(s, 60, "a")
+        said = await codes(s)
+        assert said.count("PowerRefused") == 1
+        assert "SwitchingOff" not in said
+        bmcs.refusing = set()
+        await s.until(lambda: s.copies("a") not in ([], ["n1"]), timeout=60)
+
+    assert play(scene).doubles == []
+
+
 def test_the_device_of_another_machine_is_used_for_nothing() -> None:
     """Neither to switch that one off, nor to believe that it is."""
 

@@ -17,7 +17,7 @@ from backstay.decide.power import (
     is_on_due,
 )
 from backstay.decide.storm import Fleet
-from backstay.model.drbd import ReplicaSight, ResourceSight
+from backstay.model.drbd import ReplicaSight, ResourceSight, Unheard
 from backstay.model.evidence import Answer, Silence, Testimony
 from backstay.model.incident import EvidenceRecord, IncidentStatus, Progress, WorkloadRecord
 from backstay.model.node import Life
@@ -78,7 +78,7 @@ def test_a_silent_node_is_switched_off_where_something_waits_for_proof() -> None
     ("change", "code"),
     [
         ({"life": {"state": Life.SUSPECT}}, "NodeLost"),
-        ({"life": {"state": Life.PROVEN}}, "NodeLost"),
+        ({"life": {"state": Life.RECOVERED}}, "NodeLost"),
         ({"policy": {"power": False}}, "NotOurJob"),
         ({"policy": {"owners": {Job.FENCING: Ownership.FOREIGN}}}, "NotOurJob"),
         ({"policy": {"owners": {Job.FENCING: Ownership.OFF}}}, "NotOurJob"),
@@ -136,6 +136,10 @@ def test_where_the_ports_cannot_be_asked_all_is_silent_for_longer() -> None:
     assert judged(testimony=heard({"silences": ()}), facts=facts).switch
 
 
+def test_a_node_that_is_shut_out_of_some_volumes_only_is_switched_off_for_the_rest() -> None:
+    assert judged(life={"state": Life.PROVEN}).switch
+
+
 # The control plane
 
 
@@ -185,9 +189,28 @@ def test_a_node_with_the_last_good_copy_is_not_switched_off(
     assert objection(**on_drbd(*others)) == "LastCopyThere"
 
 
-@pytest.mark.parametrize("others", [(replica("n2", True),), (replica("n2", None),)])
-def test_where_another_copy_may_be_good_it_is(others: tuple[ReplicaSight, ...]) -> None:
+@pytest.mark.parametrize(
+    "others", [(replica("n2", True),), (replica("n2", True), replica("n3", None))]
+)
+def test_where_another_copy_is_good_it_is(others: tuple[ReplicaSight, ...]) -> None:
     assert judged(**on_drbd(*others)).switch
+
+
+@pytest.mark.parametrize(
+    "others", [(replica("n2", None),), (replica("n2", False), replica("n3", None))]
+)
+def test_a_node_is_left_on_while_linstor_does_not_tell_of_another_good_copy(
+    others: tuple[ReplicaSight, ...],
+) -> None:
+    assert objection(**on_drbd(*others)) == "OtherCopiesUnknown"
+
+
+def test_a_node_is_left_on_while_linstor_says_nothing_at_all() -> None:
+    told = on_drbd(replica("n2", True))
+    silent = heard({"unheard": (Unheard("linstor", "it does not answer"),)})
+    assert objection(**{**told, "testimony": silent}) == "OtherCopiesUnknown"
+    other = heard({"unheard": (Unheard("another", "it does not answer"),)})
+    assert judged(**{**told, "testimony": other}).switch
 
 
 def test_a_node_without_a_disk_of_its_own_has_no_copy() -> None:
@@ -200,6 +223,19 @@ def test_what_can_be_moved_does_not_wait_for_what_cannot() -> None:
     [first] = snapshot.workloads
     second = msgspec.structs.replace(first, name="other", volumes=())
     assert judged(**(bound | {"workloads": (first, second)})).switch
+
+
+def test_a_node_that_replicates_is_alive_whatever_kubernetes_hears_of_it() -> None:
+    peer = msgspec.structs.replace(replica("n2", True), sees=True)
+    assert objection(**on_drbd(peer)) == "StillConnected"
+
+
+@pytest.mark.parametrize(
+    "change", [{"sees": False}, {"sees": None}, {"sees": True, "online": False}]
+)
+def test_a_peer_that_has_lost_it_or_is_not_heard_says_nothing(change: dict[str, Any]) -> None:
+    peer = msgspec.structs.replace(replica("n2", True), **change)
+    assert judged(**on_drbd(peer)).switch
 
 
 # People

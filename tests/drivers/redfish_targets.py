@@ -1,6 +1,7 @@
-"""What the driver is held to: our own double, and a Redfish service that is not ours.
+"""What the driver is held to: our own double, the BMC of the simulated world, and a Redfish service
+that is not ours.
 
-The second is OpenStack's sushy-emulator with its fake machines, which take their time: 1 to 11
+The last is OpenStack's sushy-emulator with its fake machines, which take their time: 1 to 11
 seconds until one has switched.
 """
 
@@ -20,6 +21,8 @@ from backstay.drivers.power import PowerFailed
 from backstay.drivers.redfish import Redfish
 from backstay.seam import Seams
 from backstay.seam.serve import ServerTls
+from backstay.sim.bmc import Bmc as SimulatedBmc
+from backstay.sim.bmc import Box, Build, serving
 from tests.drivers.bmc import PASSWORD, USER, UUID, Bmc
 
 
@@ -53,6 +56,14 @@ async def double(seams: Seams, where: Path) -> AsyncIterator[Target]:
         yield _target(seams, where, listener.url, ca)
     finally:
         await listener.close()
+
+
+@asynccontextmanager
+async def simulated(seams: Seams, where: Path) -> AsyncIterator[Target]:
+    pem, ca = _certificate()
+    bmc = SimulatedBmc(Box(), UUID.upper(), Build(takes=0.3), password=PASSWORD)
+    async with serving(seams.serve, bmc, tls=ServerTls(cert=pem, key=pem)) as url:
+        yield _target(seams, where, url, ca)
 
 
 @asynccontextmanager
@@ -123,4 +134,4 @@ def _free_port() -> int:
         return port
 
 
-TARGETS: dict[str, Opened] = {"double": double, "emulator": emulator}
+TARGETS: dict[str, Opened] = {"double": double, "simulated": simulated, "emulator": emulator}

@@ -211,6 +211,13 @@ async def test_a_wrong_password_is_named_as_such(scene: Scene) -> None:
     assert await failure(scene) == "it does not accept the login (401)"
 
 
+async def test_a_login_that_was_refused_is_not_tried_again_at_once(scene: Scene) -> None:
+    scene.bmc.password = "another"
+    for _ in range(5):
+        assert "login" in await failure(scene)
+    assert scene.bmc.requests == 1
+
+
 async def test_a_password_that_was_rotated_is_read_again(scene: Scene) -> None:
     await scene.driver.sight("n1")
     scene.bmc.password = "rotated-since"

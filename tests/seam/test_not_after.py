@@ -5,15 +5,17 @@ the future when the request is made: a check before connecting would let every o
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from backstay.seam.aiohttp_transport import AiohttpTransport
-from backstay.seam.errors import TooLate
+from backstay.seam.errors import TimedOut, TooLate
 from backstay.seam.system import boot_time
 from backstay.seam.tls import server_context
+from backstay.seam.transport import Request
 from tests.seam.hostile import Hostile, Script, Wire, answering, hostile
 from tests.seam.worlds import server_tls, trust
 
@@ -124,3 +126,36 @@ async def test_without_a_moment_nothing_is_late() -> None:
     script: Script = answering(OK)
     async with hostile(script) as server, a_transport(Jumping(suspended_at=2)) as transport:
         assert (await transport.request(server.request(method="PUT", body=b"x"))).status == 200
+
+
+async def _last_words(*, not_after: float | None) -> bytes:
+    """What a server hears that begins to listen when its caller has given up: all of the request,
+    and how the connection ended. Raises ``ConnectionResetError`` if it was reset."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.setblocking(False)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        request = Request(method="POST", url=url, body=b"x", timeout=0.2, not_after=not_after)
+        async with a_transport() as transport:
+            with pytest.raises(TimedOut):
+                await transport.request(request)
+            loop = asyncio.get_running_loop()
+            taken, _ = await loop.sock_accept(listening)
+            with taken:
+                taken.setblocking(False)
+                heard = b""
+                async with asyncio.timeout(5):
+                    while piece := await loop.sock_recv(taken, 4096):
+                        heard += piece
+                return heard
+
+
+async def test_what_may_not_be_late_is_forgotten_by_the_kernel_once_it_was_given_up() -> None:
+    """What reached the other machine before cannot be called back."""
+    with pytest.raises(ConnectionResetError):
+        await _last_words(not_after=now() + 60)
+
+
+async def test_any_other_connection_ends_in_order() -> None:
+    assert b"POST / HTTP/1.1" in await _last_words(not_after=None)

@@ -28,7 +28,7 @@ class Told:
         self.on: bool | None = True
         self.uuids: dict[str, str] = {}
         self.failing: set[str] = set()
-        self.known = frozenset({"n1", "n2", "n9"})
+        self.known = frozenset({"n1", "n2"})
         self.wrong: tuple[str, ...] = ()
         self.takes = 0.1
         self._under_way = 0
@@ -281,10 +281,21 @@ def test_a_bad_file_is_said_and_no_longer_when_it_is_mended() -> None:
     async def scene(seen: Watching) -> None:
         seen.devices.wrong = ("/x/n5: address is no URL", "/x/n6 is too large")
         await asyncio.sleep(31)
-        assert seen.source.trouble == "/x/n5: address is no URL, and 1 more files like it"
+        assert seen.source.trouble == "/x/n5: address is no URL; and 1 more of the kind"
         seen.devices.wrong = ()
         await asyncio.sleep(31)
         assert seen.source.trouble == ""
+
+    watching(scene)
+
+
+def test_a_device_that_no_node_has_is_said() -> None:
+    async def scene(seen: Watching) -> None:
+        seen.devices.known = frozenset({"n1", "n2", "m1"})
+        await asyncio.sleep(31)
+        said = "a BMC is described for m1, and there is no such node"
+        assert seen.source.trouble == said
+        assert "m1" not in seen.devices.asked
 
     watching(scene)
 

@@ -11,13 +11,15 @@ from backstay.sim.nodes.nodestatus import system_uuid
 class Bmcs:
     """``PowerDevices``. ``asked`` is what was asked of them and when, ``until`` up to when that
     might have been sent; what is named in ``silent``
-    does not answer, what is in ``stuck`` says yes and does nothing."""
+    does not answer, what is in ``stuck`` says yes and does nothing, what
+    is in ``refusing`` is seen and takes no request."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.asked: list[tuple[str, str, float]] = []
         self.until: list[float] = []
         self.silent: set[str] = set()
         self.stuck: set[str] = set()
+        self.refusing: set[str] = set()
         self.uuids: dict[str, str] = {}
         self.known: frozenset[str] | None = None
         self.wrong: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ class Bmcs:
         if now > not_after:
             raise PowerFailed("it cannot be reached (TooLate)")
         self.asked.append((what, node, now))
-        if node in self.silent:
+        if node in self.silent | self.refusing:
             raise PowerFailed("it cannot be reached (TimedOut)")
 
     @property

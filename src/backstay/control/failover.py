@@ -330,7 +330,7 @@ class FailoverLoop:
         told = partial(self._note, snapshot, moments)
         about = snapshot, decision, incident
         done = await self._power.switch_off(*about, term=term, told=told)
-        if not done and not self._power.is_awaited(snapshot, incident):
+        if not done and not self._power.is_promising(snapshot, incident):
             done = await self._fences.put_up(*about, term=term, told=told)
         owes = bool(self._volumes.owes(snapshot.facts.name, incident))
         return done or await self._power.switch_on(*about, owes=owes, term=term, told=told)

@@ -42,7 +42,9 @@ _WORTH_SAYING = frozenset(
         PowerReason.DeviceUnidentified,
         PowerReason.InMaintenance,
         PowerReason.LastCopyThere,
+        PowerReason.OtherCopiesUnknown,
         PowerReason.ControlPlaneNeedsIt,
+        PowerReason.StillConnected,
         PowerReason.SwitchedOnSince,
     )
 )
@@ -119,8 +121,11 @@ class Power:
             return ""
         self._failed[node] = done.failed
         source.hurry(node, seconds=record.seconds)
+        if done.failed:
+            self._say_once(_refused(node, "off", done.failed), incident, told)
+            return done.failed
         told(PowerReason.SwitchingOff.because(node=node, device=device_of(node)))
-        return done.failed or "its device was asked to switch it off"
+        return "its device was asked to switch it off"
 
     def is_awaited(self, snapshot: Snapshot, incident: OpenIncident) -> bool:
         """Whether its device was asked to switch it off, and that may still take effect: until then
@@ -128,6 +133,13 @@ class Power:
         record, seen_at = self._claim(snapshot, incident)
         now = asyncio.get_running_loop().time()
         return record.offs > 0 and not record.ons and not has_lapsed(record, seen_at, now)
+
+    def is_promising(self, snapshot: Snapshot, incident: OpenIncident) -> bool:
+        """Whether that is worth to wait for: one that was asked twice, or could not be asked, is
+        not what anybody relies on."""
+        record = incident.row.status.power or NO_POWER
+        well = record.offs == 1 and not self._failed.get(snapshot.facts.name)
+        return well and self.is_awaited(snapshot, incident)
 
     async def switch_on(
         self,
@@ -160,8 +172,11 @@ class Power:
         self._claim(snapshot, incident)
         if done.asked:
             self._failed[node] = done.failed
+            if done.failed:
+                self._say_once(_refused(node, "on", done.failed), incident, told)
+                return done.failed
             told(PowerReason.SwitchingOn.because(node=node, device=device_of(node)))
-            return done.failed or "its device was asked to switch it on"
+            return "its device was asked to switch it on"
         if done.on:
             self._settled.add(node)
         elif record.ons >= MOST_ONS:
@@ -208,6 +223,11 @@ class Power:
         said = {moment.code for moment in incident.row.status.timeline}
         if why is not None and why.code not in said:
             told(why)
+
+
+def _refused(node: str, what: str, because: str) -> Why:
+    about = {"node": node, "device": device_of(node), "what": what, "because": because}
+    return PowerReason.PowerRefused.because(**about)
 
 
 def _unanswered(reason: PowerReason, node: str, count: int, because: str) -> Why:

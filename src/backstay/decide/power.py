@@ -12,8 +12,8 @@ first that objects gives the reason:
   has switched it on since had a reason;
 * it would help: some workload is held for lack of proof, and the node has not the last copy of what
   that needs;
-* our view is sound; nothing of the node was heard on any channel, and it is more than its lease
-  that is silent;
+* our view is sound; nothing of the node was heard on any channel, its storage has lost it too, and
+  it is more than its lease that is silent;
 * it is no storm, and the control plane keeps its majority without it;
 * the API has not gone back in time, and we are armed.
 
@@ -94,8 +94,9 @@ def decide_power(case: PowerCase, *, chain: Sequence[PowerCheck]) -> PowerVerdic
 
 
 def is_node_lost(case: PowerCase) -> Why | None:
+    """Or proven to be shut out of some volumes, which says nothing of what else it runs."""
     life = case.snapshot.life
-    return None if life.state is Life.LOST else life.why
+    return None if life.state in (Life.LOST, Life.PROVEN) else life.why
 
 
 def is_it_our_job(case: PowerCase) -> Why | None:
@@ -198,6 +199,34 @@ def _is_last_copy(sight: ResourceSight) -> bool:
     return own and not sight.view and all(each.up_to_date is False for each in others)
 
 
+def are_its_copies_known(case: PowerCase) -> Why | None:
+    """While LINSTOR does not tell whether another copy is good, this may be the last; and without
+    LINSTOR nobody could use the other either, so that nothing is lost by waiting for it."""
+    told = case.snapshot
+    waits = [_untold(each, told) or _last_copies(each, told) for each in case.waiting]
+    untold = dict.fromkeys(claim for each in case.waiting for claim in _untold(each, told))
+    if not untold or not all(waits):
+        return None
+    return PowerReason.OtherCopiesUnknown.because(node=told.facts.name, volumes=", ".join(untold))
+
+
+def _untold(workload: Workload, snapshot: Snapshot) -> tuple[str, ...]:
+    testimony = snapshot.testimony
+    silent = {each.driver for each in testimony.unheard if each.driver}
+    return tuple(
+        volume.claim
+        for volume in workload.volumes
+        if volume.driver in silent
+        or any(proof.is_of(volume, each) and _is_untold(each) for each in testimony.quorums)
+    )
+
+
+def _is_untold(sight: ResourceSight) -> bool:
+    others = [each for each in sight.replicas if each.node != sight.node and each.diskful]
+    known = any(each.up_to_date for each in others) and not sight.view
+    return not known and (bool(sight.view) or any(each.up_to_date is None for each in others))
+
+
 def is_view_fresh(case: PowerCase) -> Why | None:
     if case.snapshot.view_age <= case.times.fresh:
         return None
@@ -213,6 +242,19 @@ def is_anything_heard(case: PowerCase) -> Why | None:
     if lives.guests_alive(snapshot.life, snapshot.facts, case.times):
         workload = case.waiting[0] if case.waiting else "something"
         return Reason.GuestAliveKubeletDead.because(node=snapshot.facts.name, workload=workload)
+    return None
+
+
+def is_it_still_connected(case: PowerCase) -> Why | None:
+    """A node that its peers replicate with lives, whatever Kubernetes hears of it."""
+    snapshot, now = case.snapshot, case.now
+    for sight in snapshot.testimony.quorums:
+        if sight.view or now - sight.observed_at > case.times.fresh:
+            continue
+        for each in sight.replicas:
+            if each.online and each.sees and each.node != sight.node:
+                about = {"node": snapshot.facts.name, "peer": each.node}
+                return PowerReason.StillConnected.because(**about)
     return None
 
 
@@ -280,8 +322,10 @@ POWER_CHAIN: tuple[PowerCheck, ...] = (
     has_somebody_switched_it_on,
     would_it_help,
     has_it_the_last_copy,
+    are_its_copies_known,
     is_view_fresh,
     is_anything_heard,
+    is_it_still_connected,
     is_it_silent_elsewhere,
     is_it_a_storm,
     does_the_control_plane_need_it,

@@ -11,7 +11,8 @@ There is one file for each node in one directory, named like the node, as a moun
     serverName: bmc-12                what the certificate calls it, if not by its address
     insecure: true                    no TLS, or a certificate that nobody vouches for
 
-* A file is read again when it has changed, so that passwords can be rotated.
+* A file is read again when it has changed, so that passwords can be rotated. A login that was
+  refused is not tried again for a minute, unless its file has changed: BMCs lock accounts.
 * Neither a password nor what a BMC answers in the body of a refusal is ever in a message.
 * Passwords leave over TLS alone, unless a file says ``insecure`` or the BMC is on this machine.
   A path that a BMC names is asked for at the address of the file, and nowhere else.
@@ -19,6 +20,7 @@ There is one file for each node in one directory, named like the node, as a moun
   itself, and what hangs does not shut down when it is told to.
 """
 
+import asyncio
 import base64
 import ipaddress
 from typing import Any, TypeVar
@@ -42,6 +44,8 @@ _RESET = "#ComputerSystem.Reset"
 _OFF, _ON = ("ForceOff",), ("On", "ForceOn")
 _STATES = {"On": True, "Off": False}
 _LONGEST_WORD = 64
+_LOCKED = 60.0
+_REFUSED = "it does not accept the login (401)"
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -61,11 +65,12 @@ class _Login(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 class _Known(msgspec.Struct):
     """What a file said when it was last read. ``system`` is which machine the BMC has, if it was
-    asked."""
+    asked, and ``refused_at`` when it has not accepted this login."""
 
     info: FileInfo
     login: _Login
     system: str = ""
+    refused_at: float | None = None
 
 
 class _Action(msgspec.Struct, frozen=True):
@@ -148,7 +153,7 @@ class Redfish:
         kind = _reset_type(action, _ON if wanted else _OFF)
         path = action.target or f"{known.system}/Actions/ComputerSystem.Reset"
         body = msgspec.json.encode({"ResetType": kind})
-        answer = await self._send(known.login, "POST", path, body, not_after=not_after)
+        answer = await self._send(known, "POST", path, body, not_after=not_after)
         if answer.status < 300:
             return
         # Many refuse to switch off what is off. Whether that is so is seen, not read from a number.
@@ -160,14 +165,14 @@ class Redfish:
 
     async def _system(self, known: _Known) -> _System:
         if not known.system:
-            known.system = known.login.system or await self._only_member(known.login)
-        answer = await self._send(known.login, "GET", known.system)
+            known.system = known.login.system or await self._only_member(known)
+        answer = await self._send(known, "GET", known.system)
         if answer.status == 404 and not known.login.system:
             known.system = ""
         return _decoded(answer, _System)
 
-    async def _only_member(self, login: _Login) -> str:
-        members = _decoded(await self._send(login, "GET", _SYSTEMS), _Collection).members
+    async def _only_member(self, known: _Known) -> str:
+        members = _decoded(await self._send(known, "GET", _SYSTEMS), _Collection).members
         if len(members) != 1:
             several = "names in its file which one is the node's (system)"
             raise PowerFailed(f"it has {len(members)} systems, and nobody {several}")
@@ -175,7 +180,7 @@ class Redfish:
 
     async def _send(
         self,
-        login: _Login,
+        known: _Known,
         method: str,
         path: str,
         body: bytes = b"",
@@ -184,8 +189,16 @@ class Redfish:
     ) -> Response:
         if not path.startswith("/") or path.startswith("//"):
             raise PowerFailed("it names a path that is none of its own")
+        login, now = known.login, asyncio.get_running_loop().time()
+        if known.refused_at is not None and now - known.refused_at < _LOCKED:
+            raise PowerFailed(_REFUSED)
         token = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
-        headers = {"Authorization": f"Basic {token}", "Accept": "application/json"}
+        headers = {
+            "Authorization": f"Basic {token}",
+            "Accept": "application/json",
+            # There may be a thousand of them, each asked now and then.
+            "Connection": "close",
+        }
         if body:
             headers |= {"Content-Type": "application/json"}
         request = Request(
@@ -194,11 +207,15 @@ class Redfish:
             tls=_tls(login), max_body=_MOST_BYTES,
         )  # fmt: skip
         try:
-            return await self._transport.request(request)
+            answer = await self._transport.request(request)
         except TlsFailed as error:
             raise PowerFailed(f"its certificate is not accepted: {error}") from None
         except TransportError as error:
             raise PowerFailed(f"it cannot be reached ({type(error).__name__})") from None
+        known.refused_at = now if answer.status == 401 else None
+        if answer.status == 401:
+            raise PowerFailed(_REFUSED)
+        return answer
 
     # The files
 
@@ -311,8 +328,6 @@ def _word(state: str) -> str:
 
 
 def _decoded(answer: Response, kind: type[S]) -> S:
-    if answer.status in (401, 403):
-        raise PowerFailed(f"it does not accept the login ({answer.status})")
     if answer.status != 200:
         raise PowerFailed(f"it answered with {answer.status}")
     try:

@@ -93,7 +93,7 @@ class _Restarting(Redfish):
         system = await self._system(known)
         body = msgspec.json.encode({"ResetType": "ForceRestart"})
         path = system.actions.reset.target
-        await self._send(known.login, "POST", path, body, not_after=not_after)
+        await self._send(known, "POST", path, body, not_after=not_after)
 
 
 class RestartsInstead(Guard):

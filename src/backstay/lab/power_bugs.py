@@ -87,6 +87,22 @@ POWER_BUGS: tuple[Bug, ...] = (
         power_cases.LAST_COPY,
     ),
     Bug(
+        "guesses-at-copies",
+        "A node is switched off while nobody knows whether it has the last good copy.",
+        "decide/power.py: are_its_copies_known",
+        frozenset({"LastCopy"}),
+        {"power_chain": power_without(power.are_its_copies_known)},
+        power_cases.COPIES_UNTOLD,
+    ),
+    Bug(
+        "switches-off-the-majority",
+        "A node is switched off without which the control plane has no majority.",
+        "decide/power.py: does_the_control_plane_need_it",
+        frozenset({"NoBystander"}),
+        {"power_chain": power_without(power.does_the_control_plane_need_it)},
+        power_cases.MAJORITY,
+    ),
+    Bug(
         "switches-for-others",
         "Nodes are switched off although fencing is another program's job.",
         "decide/power.py: is_it_our_job",

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from backstay.lab.linstor_spec import LinstorClass, LinstorSpec
+from backstay.lab.linstor_spec import LinstorClass, LinstorSpec, What
 from backstay.lab.power_spec import BmcSpec, BmcsSpec, How
 from backstay.lab.scenario import (
     After,
@@ -125,6 +125,32 @@ LAST_COPY = _case(
     workloads=Workloads(
         stateful_sets=(StatefulSet(name="db", node="n1", claims=(Claim.LINSTOR,)),)
     ),
+)
+
+COPIES_UNTOLD = _case(
+    "copies-untold",
+    "What if LINSTOR's controller has just started when a node is lost with the last good copy?",
+    Step(at=2, do=Do.CUT_REPLICATION, node="n1", peer="n2"),
+    Step(at=20, do=Do.CUT, node="n1"),
+    Step(at=50, do=Do.LINSTOR, what=What.KILL),
+    until=90,
+    nodes=(*_NODES, "n4"),
+    linstor=LinstorSpec(
+        controller="n4",
+        classes={"linstor": LinstorClass(replicas=("n1", "n2"), tie_breaker="n3")},
+    ),
+    workloads=LAST_COPY.workloads,
+)
+
+MAJORITY = _case(
+    "majority",
+    "What if a node is cut off without which the control plane has no majority?",
+    Step(at=2, do=Do.KILL, node="n3"),
+    _n2(60, Do.CUT),
+    until=130,
+    control_plane=_NODES,
+    nodes=(*_NODES, "n4"),
+    workloads=Workloads(vms=(Vm(name="till", node="n2"), Vm(name="desk", node="n3"))),
 )
 
 FENCED_BY_OTHERS = _case(

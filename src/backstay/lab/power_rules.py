@@ -19,13 +19,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.storage import VOLUMES
 from backstay.drivers.power import DEADLINE
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.policy_rules import kept_by_a_policy
 from backstay.lab.powers import POWER
 from backstay.lab.silence_rules import is_lifted, many_silent
 from backstay.lab.witness import Asked, Happening, Witness, workload_in
-from backstay.model.labels import DRAIN_TAINT, EXEMPT, PROTECT
+from backstay.model.labels import CONTROL_PLANE, DRAIN_TAINT, EXEMPT, PROTECT
 from backstay.sim.bmc import Reset
 from backstay.sim.linstor.replicas import Kind, Resource
 
@@ -36,6 +37,7 @@ _STEPS = {Reset.OFF.value: OFF_STEP, Reset.ON.value: ON_STEP}
 _KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
 
 
+_HOSTNAME = "kubernetes.io/hostname"
 _SLACK = 5.0
 """Seconds by which one of ours may be behind with what it has heard: a node is lost long before it
 is switched off, and is knocked at all the while."""
@@ -97,7 +99,10 @@ def _is_ours_to_move(pod: Json, witness: Witness) -> bool:
     meta, spec = pod["metadata"], pod["spec"]
     owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
     kept = (meta.get("labels") or {}).get(PROTECT) == "false" or kept_by_a_policy(pod, witness)
-    bound = bool(spec.get("nodeSelector")) or "local" in str(witness.volumes_of(pod))
+    bound = _HOSTNAME in (spec.get("nodeSelector") or ()) or any(
+        "nodeAffinity" in (witness.stored(VOLUMES.label, each) or {"spec": {}})["spec"]
+        for each in witness.volumes_of(pod)
+    )
     return bool(owners & _KINDS) and not (_is_over(pod) or kept or bound)
 
 
@@ -109,12 +114,12 @@ def _is_over(pod: Json) -> bool:
 
 
 def last_copy_power(happening: Happening, witness: Witness) -> str | None:
-    """Where LINSTOR could tell: its controller answers, and is heard by those who have copies."""
+    """Unless LINSTOR is wrong about it: while it is away nobody can know, and has to wait."""
     linstor = witness.linstor
     if not isinstance(happening, Asked) or not asks_for(happening, Reset.OFF) or linstor is None:
         return None
     late = happening.at - happening.sent > witness.times.fresh
-    if late or not linstor.is_served or linstor.faults.trouble is not None or linstor.hearing.stale:
+    if late or linstor.faults.trouble is not None or linstor.hearing.stale:
         return None
     node = str(happening.body["machine"])
     mine = list(_volumes_there(node, witness))
@@ -178,8 +183,25 @@ def hits_a_bystander(asked: Asked, witness: Witness) -> str | None:
     silent = asked.sent - witness.signs.seen_renewed_at(asked.user, node, sent=asked.sent)
     if silent < witness.times.suspect:
         return f"{node} was to be switched off, and was heard of {silent:.0f} s before"
-    because = _kept(asked, node, witness)
+    because = _kept(asked, node, witness) or _needed(asked, node, witness)
     return f"{node} was to be switched off, and {because}" if because else None
+
+
+def _needed(asked: Asked, node: str, witness: Witness) -> str:
+    """Whether the control plane has no majority without it, by who renews its lease."""
+    nodes = (stored.object["metadata"] for stored in witness.store.all(NODES.label))
+    bearing = [
+        meta["name"] for meta in nodes if set(CONTROL_PLANE) & (meta.get("labels") or {}).keys()
+    ]
+    window = witness.times.lost + _SLACK * witness.factor
+    left = [
+        name
+        for name in bearing
+        if name != node and asked.sent - witness.signs.renewed_at(name) <= window
+    ]
+    if node not in bearing or 2 * len(left) > len(bearing):
+        return ""
+    return f"without it {len(left)} of {len(bearing)} are left of the control plane"
 
 
 def _kept(asked: Asked, node: str, witness: Witness) -> str:

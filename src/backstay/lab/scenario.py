@@ -342,7 +342,8 @@ class Scenario(_Part, frozen=True, kw_only=True):
     its version. With ``csi_addons`` the storage can be told to refuse nodes, which with
     ``storage_network`` it knows by addresses of another network than theirs; and with
     ``provider`` somebody can be asked whether a machine is on; with ``bmcs`` each machine can be,
-    and be switched off and on. With ``maintenance`` the cluster knows of NodeMaintenances."""
+    and be switched off and on. With ``maintenance`` the cluster knows of NodeMaintenances. Nodes of
+    the ``control_plane`` carry its label."""
 
     name: str
     question: str
@@ -351,6 +352,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     seed: int = 1
     nodes: tuple[str, ...]
     exempt: tuple[str, ...] = ()
+    control_plane: tuple[str, ...] = ()
     hosts: dict[str, tuple[str, ...]] = {}
     workloads: Workloads = Workloads()
     calico: CalicoSpec | None = None
@@ -481,9 +483,16 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
     yield from _each_once("nodes", scenario.nodes)
-    for name in scenario.exempt:
-        if name not in scenario.nodes:
-            yield "exempt", _no_such("node", name)
+    for field, names in {"exempt": scenario.exempt, "controlPlane": scenario.control_plane}.items():
+        for name in names:
+            if name not in scenario.nodes:
+                yield field, _no_such("node", name)
+    yield from _wrong_workloads(scenario)
+    names = (*scenario.workloads.names(), *scenario.workloads.daemon_sets)
+    yield from _each_once("workloads", names)
+
+
+def _wrong_workloads(scenario: Scenario) -> Iterator[tuple[str, str]]:
     kinds: dict[str, tuple[Vm | StatefulSet | Deployment, ...]] = {
         "vms": scenario.workloads.vms,
         "statefulSets": scenario.workloads.stateful_sets,
@@ -503,8 +512,6 @@ def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
             said = each.budget
             if said and (said.min_available is None) is (said.max_unavailable is None):
                 yield f"{field}.budget", "it is minAvailable or maxUnavailable, and one of them"
-    names = (*scenario.workloads.names(), *scenario.workloads.daemon_sets)
-    yield from _each_once("workloads", names)
 
 
 def _wrong_linstor(scenario: Scenario) -> Iterator[tuple[str, str]]:

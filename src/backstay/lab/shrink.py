@@ -123,6 +123,7 @@ def _consistent(scenario: Scenario) -> Scenario:
         linstor=None if scenario.linstor is None else scenario.linstor.on(nodes),
         bmcs=None if scenario.bmcs is None else scenario.bmcs.on(nodes),
         exempt=tuple(node for node in scenario.exempt if node in nodes),
+        control_plane=tuple(node for node in scenario.control_plane if node in nodes),
         hosts=_hosted(scenario),
         workloads=msgspec.structs.replace(
             workloads,

@@ -12,6 +12,7 @@ from typing import Any
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
 from backstay.apis.storage import VOLUMES
 from backstay.kube.resource import NODES, PODS
+from backstay.lab.linstor_rules import is_replaceable
 from backstay.lab.witness import Committed, Happening, Witness
 from backstay.model.evidence import Strength
 from backstay.model.labels import MINIMUM_PROOF, TAINT, TMAX_PROTECT
@@ -65,14 +66,16 @@ def is_lifted(spec: Json, witness: Witness) -> bool:
 
 
 def _is_down(node: Json, now: float, witness: Witness) -> bool:
-    """Silent, and not all done for it."""
+    """Silent, and not all done for it; LINSTOR's controller is only marked, and may stay."""
     name = node["metadata"]["name"]
     renewed = witness.signs.renewed_at(name)
     if renewed == -math.inf or now - renewed < _SILENT * witness.factor:
         return False
     tainted = any(each["key"] == TAINT for each in node["spec"].get("taints") or ())
     pods = (stored.object for stored in witness.store.all(PODS.label))
-    return not tainted or any(pod["spec"].get("nodeName") == name for pod in pods)
+    return not tainted or any(
+        pod["spec"].get("nodeName") == name and not is_replaceable(pod) for pod in pods
+    )
 
 
 def has_consented(pod: Json, witness: Witness) -> bool:

@@ -29,7 +29,7 @@ from backstay.lab.scenario import (
     Workloads,
 )
 from backstay.lab.witness import workload_in
-from backstay.model.labels import ARMED, EXEMPT
+from backstay.model.labels import ARMED, CONTROL_PLANE, EXEMPT
 from backstay.model.policy import Mode
 from backstay.settings import Settings
 from backstay.sim import csiaddons
@@ -79,9 +79,13 @@ class Stage:
         await self._host()
         if scenario.maintenance:
             await drain_stage.install(self._client)
-        for name in scenario.exempt:
-            labels = {"metadata": {"labels": {EXEMPT: "true"}}}
-            await self._client.merge_patch(NODES, name, labels)
+        said = (
+            (scenario.exempt, {EXEMPT: "true"}),
+            (scenario.control_plane, {CONTROL_PLANE[0]: ""}),
+        )
+        for names, labels in said:
+            for name in names:
+                await self._client.merge_patch(NODES, name, {"metadata": {"labels": labels}})
         if self.linstor is not None and scenario.linstor is not None:
             await self.linstor.set_up(scenario.linstor, self._client, scenario.nodes)
         if self.power is not None and scenario.bmcs is not None:

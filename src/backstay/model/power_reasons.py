@@ -18,6 +18,11 @@ class PowerReason(Catalogue):
         "can run any more, and everything that waits is moved.",
         "backstay status",
     )
+    PowerRefused = Entry(
+        "{device} could not be asked to switch {node} {what}: {because}.",
+        "Whether it has switched is looked at all the same, and it is asked again once the request "
+        "cannot arrive any more.",
+    )
     PowerOffUnanswered = Entry(
         "{device} was asked {count} times to switch {node} off, and it is not off: {because}.",
         "Nothing rests on a command, only on a power that is seen to be off. It is not asked "
@@ -94,6 +99,19 @@ class PowerReason(Catalogue):
         "LINSTOR says that no other replica of what waits could take over. A node that is cut off "
         "with the last copy is better mended than switched off.",
         "linstor resource list; mend the other replicas, or the network of {node}",
+    )
+    OtherCopiesUnknown = Entry(
+        "{node} is not switched off yet: LINSTOR does not tell whether there is another good copy "
+        "of {volumes}.",
+        "If there is none, to switch the node off would help nobody, and nobody would switch it on "
+        "again. Without LINSTOR no other node could use the volume anyway. It is looked at again.",
+        "linstor node list; linstor resource list",
+    )
+    StillConnected = Entry(
+        "{node} is not switched off: {peer} is still connected to it, by DRBD's word.",
+        "A node that replicates is alive, and so are its guests, as far as anybody knows: it is "
+        "only Kubernetes that has lost it. To switch it off would kill what runs well.",
+        "mend the way from {node} to the API; if its guests are to move, switch it off by hand",
     )
     PowerWaits = Entry(
         "{node} is not switched off yet: its ports cannot be asked from here, and it is not "

@@ -20,6 +20,7 @@ import os
 import re
 import socket
 import ssl
+import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -60,6 +61,10 @@ _KEEPALIVE_PROBES = 3
 # Idle connections are kept for less time than servers commonly keep them: a request that meets
 # a closing connection has an unknown outcome.
 _IDLE_SECONDS = 15.0
+
+# A kernel goes on sending for a while what it still has when a socket is closed, also for a process
+# that has died. With this it forgets it, and resets the connection.
+_NOTHING_LEFT_BEHIND = struct.pack("ii", 1, 0)
 
 _TLS_CONTEXTS = 64
 _READ_BUFFER = 2**21
@@ -121,6 +126,9 @@ class _GuardedRequest(aiohttp.ClientRequest):
         self._attempt.connected()
         self._attempt.check(conn.transport)
         self._attempt.sent = not self._attempt.request.body
+        if self._attempt.request.not_after is not None and conn.transport is not None:
+            made = conn.transport.get_extra_info("socket")
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOTHING_LEFT_BEHIND)
         return await super().send(conn)
 
     async def write_bytes(

@@ -7,6 +7,8 @@ Rules that any implementation keeps (``tests/seam/transport_contract.py`` holds 
 * ``not_after`` is checked *after* a connection is in hand, right before the first byte leaves.
   A process that was stopped or starved while it waited for a connection sends nothing late.
   The moment is monotonic (``loop.time()``), and time that the machine slept through counts.
+  Nor is such a request sent any further once nobody waits for it, be it that its sender has died:
+  what is still on this machine then is forgotten, and only what is in the network may arrive.
 * ``timeout`` bounds the whole exchange for ``request`` and the wait for the head of the answer
   for ``stream``; each ``Stream.read`` has its own. There is no call without a bound.
 * Redirects are not followed (a redirect would carry credentials to a place nobody configured)

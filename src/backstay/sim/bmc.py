@@ -136,6 +136,7 @@ class Bmc:
     uuid: str
     build: Build = field(default_factory=Build)
     onlooker: Onlooker = field(default_factory=Nobody)
+    password: str = PASSWORD
     trouble: Trouble = Trouble.WELL
     seconds: float = 0.0
     """How long what is slow, or held up, takes."""
@@ -200,7 +201,7 @@ class Bmc:
             return _error(500, "InternalError", "The service failed.")
         if inbound.path.rstrip("/") == ROOT:
             return _json(_root())
-        if self.trouble is Trouble.REFUSES or not _is_known(inbound):
+        if self.trouble is Trouble.REFUSES or not self._knows(inbound):
             refusal = _error(401, "NoValidSession", "There is no valid session.")
             headers = {**refusal.headers, "WWW-Authenticate": _REALM}
             return Answer(status=401, headers=headers, body=refusal.body)
@@ -210,6 +211,10 @@ class Bmc:
         if self.trouble is Trouble.SLOW:
             await asyncio.sleep(self.seconds)
         return answer
+
+    def _knows(self, inbound: Inbound) -> bool:
+        secret = base64.b64encode(f"{USER}:{self.password}".encode()).decode()
+        return inbound.headers.get("authorization") == f"Basic {secret}"
 
     def _get(self, inbound: Inbound) -> Answer:
         path = inbound.path.rstrip("/")
@@ -271,11 +276,6 @@ async def serving(
         yield listener.url
     finally:
         await listener.close()
-
-
-def _is_known(inbound: Inbound) -> bool:
-    secret = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    return inbound.headers.get("authorization") == f"Basic {secret}"
 
 
 def _reset_in(inbound: Inbound) -> str:

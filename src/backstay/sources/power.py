@@ -221,12 +221,19 @@ class PowerSource:
 
     async def _keep_refreshing(self) -> NoReturn:
         while True:
-            wrong = await self._devices.refresh()
-            more = f", and {len(wrong) - 1} more files like it" if len(wrong) > 1 else ""
+            wrong = [*await self._devices.refresh(), *self._nobodys()]
+            more = f"; and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
             self.trouble = f"{wrong[0]}{more}" if wrong else ""
-            there = self._devices.nodes()
+            there = self._devices.nodes() & self._nodes.names
             self.states = {name: state for name, state in self.states.items() if name in there}
             await asyncio.sleep(_REFRESH)
+
+    def _nobodys(self) -> list[str]:
+        """What is described under a name that no node has: most often that is a slip."""
+        if not self._nodes.cache.synced:
+            return []
+        unknown = sorted(self._devices.nodes() - self._nodes.names)
+        return [f"a BMC is described for {name}, and there is no such node" for name in unknown]
 
     async def _keep_trying(self) -> NoReturn:
         longest = _FIRST_ROUND

@@ -2,14 +2,14 @@
 
 Each node of the world has something else about it, so that whoever switches it wrongly is noticed.
 The first has a BMC that is well; the credentials of the second lead to that of the third; the third
-has one of two copies of a volume that DRBD replicates; and what the fourth runs is started again by
-nobody, so that all is done as soon as it is released.
+has one of two copies of a volume that DRBD replicates; these three bear the control plane; and what
+the fourth runs is started again by nobody, so that all is done as soon as it is released.
 """
 
 from collections.abc import Iterator
 
 from backstay.lab.fuzz.scene import LONGEST, Scene, Weighted, rounded, step, weighted
-from backstay.lab.linstor_spec import USUAL_CLASS, LinstorClass, LinstorSpec
+from backstay.lab.linstor_spec import USUAL_CLASS, LinstorClass, LinstorSpec, What
 from backstay.lab.power_spec import TIMED, BmcSpec, BmcsSpec, How
 from backstay.lab.scenario import (
     Claim,
@@ -49,6 +49,7 @@ def world(dice: Chance) -> Scenario:
         name="",
         question="",
         nodes=("n1", "n2", "n3", "n4"),
+        control_plane=("n1", "n2", "n3"),
         workloads=Workloads(vms=vms, stateful_sets=(db,)),
         linstor=LinstorSpec(controller="n1", classes={USUAL_CLASS: copies}),
         bmcs=BmcsSpec(of={"n2": BmcSpec(wired_to="n3"), "n1": _build(dice)}),
@@ -123,13 +124,16 @@ def is_mistaken_for_another(scene: Scene) -> Iterator[Step]:
 
 
 def answers_and_then_dies(scene: Scene) -> Iterator[Step]:
-    """It loses touch with the API alone, and when that is over it loses its power."""
+    """It loses touch with the API alone, and when that is over it loses its power. When all is done
+    another is cut off, without which the control plane has no majority."""
     dice, node = scene.dice, scene.nodes[0]
     at = dice.between(0, 3)
     yield step(at, Do.CUT_API, node=node)
     at += dice.between(48, 55)
     yield step(at, Do.HEAL, node=node)
-    yield step(at + dice.between(15, 20), dice.pick((Do.KILL, Do.SWITCH_OFF)), node=node)
+    at += dice.between(12, 15)
+    yield step(at, dice.pick((Do.KILL, Do.SWITCH_OFF)), node=node)
+    yield step(at + dice.between(44, 48), Do.CUT, node=scene.nodes[2])
 
 
 def several_are_cut_off(scene: Scene) -> Iterator[Step]:
@@ -165,9 +169,13 @@ def is_worked_at(scene: Scene) -> Iterator[Step]:
 
 
 def has_the_last_copy(scene: Scene) -> Iterator[Step]:
+    """LINSTOR's controller restarts again and again when that is missed, and then tells of it."""
     dice, node, peer = scene.dice, scene.nodes[2], scene.nodes[3]
     yield step(dice.between(0, 2), Do.CUT_REPLICATION, node=node, peer=peer)
-    yield step(dice.between(15, 20), Do.CUT, node=node)
+    at = dice.between(15, 20)
+    yield step(at, Do.CUT, node=node)
+    for later in (14, 22, 30, 38):
+        yield step(at + later, Do.LINSTOR, what=What.KILL)
 
 
 def a_request_is_held_up(scene: Scene) -> Iterator[Step]:
