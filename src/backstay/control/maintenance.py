@@ -204,7 +204,7 @@ class MaintenanceLoop:
     async def _serve(self, term: Term) -> None:
         """Until the kind is gone."""
         self.rows = Cache()
-        queue = WorkQueue[str]("maintenance", rng=self._rng, parallel=_PARALLEL, last_retry=_SELDOM)
+        queue = WorkQueue[str]("maintenance", rng=self._rng, parallel=_PARALLEL, last_retry=_LATER)
         reflector = Reflector(
             self._client, NODE_MAINTENANCES, MAINTENANCE_PROJECTION, self.rows, rng=self._rng
         )
