@@ -161,7 +161,7 @@ class MaintenanceLoop:
         if new is None and old is not None:
             node = self._nodes.cache.get(old.node)
             marks = None if node is None else marks_of(node.maintenance)
-            if marks is not None and marks.name:
+            if marks is not None:
                 self._add(marks.name)
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
@@ -214,7 +214,7 @@ class MaintenanceLoop:
         self.queue = queue
         self.rows.subscribe(self._changed)
         for node in self._nodes.cache:
-            if (marks := marks_of(node.maintenance)) is not None and marks.name:
+            if (marks := marks_of(node.maintenance)) is not None:
                 queue.add(marks.name)
         try:
             async with Tasks("maintenance") as tasks:
