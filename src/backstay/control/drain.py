@@ -49,6 +49,7 @@ from backstay.model.drain import (
     Verdict,
 )
 from backstay.model.drain_reasons import DrainReason
+from backstay.model.maintenance import is_key
 from backstay.model.reasons import Why
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.tasks import Tasks, side_by_side
@@ -143,7 +144,9 @@ class Drain:
             raise ValueError("a drain needs the name of a node")
         self.node = node
         self.options = options
-        self.state = DrainState(node=node, evacuated=tuple(evacuated))
+        # What stands in a status may have been written by anybody.
+        asked = tuple(filter(is_key, evacuated))
+        self.state = DrainState(node=node, evacuated=asked)
         self.requests = 0
         self._client = client
         self._wall = wall
@@ -171,7 +174,7 @@ class Drain:
         self._ending_since: dict[str, float] = {}
         self._seen: set[str] = set()
         """Everybody who ever had to leave."""
-        self._evacuated: dict[str, None] = dict.fromkeys(evacuated)
+        self._evacuated: dict[str, None] = dict.fromkeys(asked)
         self._copies_at = 0.0
         self._copied: tuple[Blocker, ...] = ()
 
