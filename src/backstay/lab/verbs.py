@@ -44,6 +44,8 @@ class Do(StrEnum):
     """Somebody else has the storage refuse the node."""
     CORDON = "cordon"
     UNCORDON = "uncordon"
+    EXCLUDE = "exclude"
+    """Somebody labels the node so that programs which remediate nodes leave it alone."""
     MAINTAIN = "maintain"
     """Somebody creates a NodeMaintenance for the node."""
     END_MAINTENANCE = "end-maintenance"
