@@ -5,9 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
+from backstay.apis.backstay import CONFIG_NAME, CONFIGS
+from backstay.apis.drains import BUDGETS
+from backstay.app import run
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import PODS
+from backstay.model.labels import ARMED
+from backstay.seam import Seams
 from backstay.seam.serve import Handler, Inbound
+from backstay.settings import Settings
 from backstay.sim.api.faults import Again, Busy, Fault, FaultyServer, Forgot, GaveUp
 from backstay.sim.api.server import ApiServer
 from backstay.sim.api.store import Commit
@@ -21,6 +27,7 @@ from tests.control.rig_maintenance import (
     maintain,
     marks_on,
     running,
+    serve_maintenances,
     set_up,
     start_deployment,
     until_gone,
@@ -104,3 +111,36 @@ def test_it_comes_to_its_end_and_nothing_is_left(seed: int) -> None:
         assert weather.faults > 5
 
     play(scene, seed=seed, front=weather.front())
+
+
+def test_after_a_restore_of_the_api_nobody_is_asked_until_somebody_arms_again() -> None:
+    async def scene(s: Scene) -> None:
+        async def main(seams: Seams) -> None:
+            """As ``backstay run`` has it: what went back in time is looked at anew."""
+            client = KubeClient(seams.transport, s.cluster.access())
+            await run(Settings(identity="one"), seams, client)
+
+        await s.boot("n1", "n2", "n3")
+        await serve_maintenances(s)
+        s.world.start("backstay", main)
+        await s.arm()
+        await start_deployment(s, "web", 3)
+        await budget(s, "web", minAvailable=3)
+        await asyncio.sleep(30)
+        await maintain(s, "n1")
+        await until_told(s, "maintain-n1", "DrainBlocked")
+        backup = s.cluster.api.store.snapshot()
+        await asyncio.sleep(30)
+        s.cluster.roll_back(backup)
+        await until_told(s, "maintain-n1", "MaintenanceRolledBack", within=300)
+        await s.client.merge_patch(
+            BUDGETS, "web", {"spec": {"minAvailable": 0}}, namespace="default"
+        )
+        await asyncio.sleep(120)
+        assert "n1" in await running(s, "web")
+        assert await marks_on(s, "n1") == ALL
+        again = {"metadata": {"annotations": {ARMED: "now, by alice"}}}
+        await s.client.merge_patch(CONFIGS, CONFIG_NAME, again)
+        await until_told(s, "maintain-n1", "Drained", within=300)
+
+    play(scene)
