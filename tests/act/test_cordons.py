@@ -13,7 +13,7 @@ from backstay.kube.client import KubeClient
 from backstay.kube.errors import TooLate
 from backstay.kube.resource import NODES
 from backstay.model.labels import DRAIN_TAINT, EXCLUDE, MAINTENANCE
-from backstay.model.maintenance import marks_of
+from backstay.model.maintenance import Marks, marks_of
 from backstay.sim.cluster.embedded import EmbeddedCluster
 from backstay.sim.cluster.taints import UNSCHEDULABLE
 from tests.sim.cluster.stages import play
@@ -201,3 +201,5 @@ def test_what_cannot_be_read_says_nothing_of_what_is_ours() -> None:
     assert marks_of("") is None
     assert marks_of("{") is None
     assert marks_of('{"cordon": true}') is None
+    assert marks_of('{"maintenance": "u", "name": "a/b"}') is None
+    assert marks_of('{"maintenance": "u", "name": "it"}') == Marks("u", "it")

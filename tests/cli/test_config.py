@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from backstay.apis.maintenance import NODE_MAINTENANCES
+from backstay.apis.maintenance_definition import maintenance_definition
 from tests.cli.test_arm import configured, set_uid, spec, stateful_pod
 from tests.support.small_cluster import Json, SmallCluster
 
@@ -172,10 +174,8 @@ async def test_a_setting_that_deletes_pods_is_named_by_doctor(cluster: SmallClus
     assert "Longhorn" in checks["others"]["detail"]
 
 
-@pytest.mark.parametrize("replicas", [0, 1])
-async def test_a_controller_is_known_by_its_image(cluster: SmallCluster, replicas: int) -> None:
+async def deploy(cluster: SmallCluster, image: str, *, replicas: int = 1) -> None:
     labels = {"app": "x"}
-    image = "registry.example/tools/kubevirt-node-fail-controller:v1@sha256:abc"
     await cluster.put({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "fail", "namespace": "default"},
@@ -187,9 +187,33 @@ async def test_a_controller_is_known_by_its_image(cluster: SmallCluster, replica
             },
         },
     })  # fmt: skip
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_a_controller_is_known_by_its_image(cluster: SmallCluster, replicas: int) -> None:
+    image = "registry.example/tools/kubevirt-node-fail-controller:v1@sha256:abc"
+    await deploy(cluster, image, replicas=replicas)
     said = await cluster.run("operator", "arm", "--yes")
     assert "KubeVirt node-fail controller" in said.err
     assert ("installed but idle" in said.err) is (replicas == 0)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+async def test_maintenance_is_left_to_the_operator_and_not_to_its_kind(
+    cluster: SmallCluster, installed: bool
+) -> None:
+    await cluster.put(maintenance_definition())
+    await cluster.put({
+        "apiVersion": NODE_MAINTENANCES.api_version, "kind": NODE_MAINTENANCES.kind,
+        "metadata": {"name": "it"}, "spec": {"nodeName": "n1"},
+    })  # fmt: skip
+    if installed:
+        await deploy(cluster, "registry.example/medik8s/node-maintenance-operator:v0.20.1")
+    said = await cluster.run("operator", "arm", "--yes")
+    assert said.code == 0, said.err
+    armed = spec(cluster)
+    assert armed is not None
+    assert (armed.get("owners") or {}) == ({"maintenance": "Foreign"} if installed else {})
 
 
 async def test_a_storm_is_released_for_a_time_with_a_reason(cluster: SmallCluster) -> None:

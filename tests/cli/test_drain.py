@@ -170,7 +170,7 @@ async def test_a_dry_run_shows_what_would_be_and_changes_nothing(
     await start(cluster, pod("a"), pod("agent", owner="DaemonSet", labels={"app": "agent"}))
     said = await cluster.run("admin", "drain", "n1", *USUAL, f"--dry-run={how}")
     assert said.code == 0, said.err
-    assert "n1 would be drained: 1 pods leave, in about 30 s; 0 could not." in said.out
+    assert "n1 would be drained: 1 to leave, in about 30 s; 0 in the way." in said.out
     assert "default/a: It is evicted." in said.out
     assert "default/agent: It stays" in said.out
     assert max(map(len, said.out.splitlines())) <= 80

@@ -51,9 +51,9 @@ FOUR = ("a", "b", "c", "d")
 class Scene:
     """See the module."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, **options: Any) -> None:
         self.world = world
-        self.cluster = EmbeddedCluster(WorldGround(world))
+        self.cluster = EmbeddedCluster(WorldGround(world), **options)
         self.truth = self.cluster.truth
         self.client = self.cluster.client()
         self.apps: dict[str, App] = {}
@@ -190,12 +190,12 @@ class Scene:
         return [each["metadata"]["name"] for each in reply.json()["items"]]
 
 
-def play(scene: Callable[[Scene], Awaitable[None]], *, seed: int = 1) -> Scene:
-    """Plays a scene in a world of its own, to its end."""
+def play(scene: Callable[[Scene], Awaitable[None]], *, seed: int = 1, **options: Any) -> Scene:
+    """Plays a scene in a world of its own, to its end; ``options`` are those of its cluster."""
     with World(seed) as world:
 
         async def scenario() -> Scene:
-            stage = Scene(world)
+            stage = Scene(world, **options)
             await scene(stage)
             return stage
 

@@ -205,7 +205,9 @@ def test_who_only_observes_says_what_it_would_do_and_touches_nothing() -> None:
         await asyncio.sleep(5)
         await maintain(s, "n1")
         row = await until_told(s, "maintain-n1", "WouldDrain")
-        assert "would cordon n1 and ask 1 pods to leave; 1 of them could not" in row.status.sentence
+        assert "would cordon and drain n1 (pods that have to leave: 1, of which cannot: 1)" in (
+            row.status.sentence
+        )
         assert [each.code for each in row.status.blockers] == ["BudgetExhausted"]
         await asyncio.sleep(300)
         assert await marks_on(s, "n1") == NONE
@@ -309,6 +311,23 @@ def test_of_two_control_plane_nodes_one_goes_at_a_time() -> None:
         other = "n1" if held == "n2" else "n2"
         await end(s, other)
         await until_told(s, f"maintain-{held}", "Drained")
+
+    play(scene)
+
+
+def test_a_control_plane_node_stays_while_another_is_down() -> None:
+    async def scene(s: Scene) -> None:
+        await set_up(s)
+        for node in ("n1", "n2"):
+            await s.client.merge_patch(NODES, node, {"metadata": {"labels": {ROLE: ""}}})
+        s.cluster.nodes["n2"].kill()
+        await asyncio.sleep(60)
+        await maintain(s, "n1")
+        row = await until_told(s, "maintain-n1", "ControlPlaneQuorum")
+        assert "and n2 is" in row.status.sentence
+        assert await marks_on(s, "n1") == NONE
+        s.cluster.nodes["n2"].reboot()
+        await until_told(s, "maintain-n1", "Drained")
 
     play(scene)
 

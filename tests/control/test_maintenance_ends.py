@@ -192,3 +192,19 @@ def test_a_node_that_dies_while_it_is_drained_is_recovered_like_any_other() -> N
         await until_told(s, f"maintain-{node}", "Drained", within=300)
 
     play(scene)
+
+
+def test_what_anybody_wrote_into_its_status_does_not_keep_it_from_ending() -> None:
+    async def scene(s: Scene) -> None:
+        leader = await set_up(s)
+        await maintain(s, "n1")
+        await until_told(s, "maintain-n1", "Drained")
+        leader.kill()
+        wrong = {"status": {"evacuated": ["", "a", "../x", "a/b/c", "a%2Fb/c", "default/nobody"]}}
+        await s.client.merge_patch(NODE_MAINTENANCES, "maintain-n1", wrong, subresource="status")
+        await end(s, "n1")
+        s.start_controller("backstay-2")
+        await until_gone(s, "maintain-n1")
+        assert await marks_on(s, "n1") == NONE
+
+    play(scene)

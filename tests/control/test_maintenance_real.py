@@ -174,3 +174,8 @@ async def test_what_kubectl_would_evict_is_what_we_would(
     ours = {each.pod.key for each in plan.leaving}
     assert ours == theirs
     assert len(ours) == 4
+    asked = await preflight(scene.client, node, MAINTENANCE_OPTIONS, wall=CLOCK)
+    assert {each.pod.key for each in asked.of(Fate.EVICT)} == ours
+    reply = await scene.client.list(PODS, fields=f"spec.nodeName={node}")
+    left = [each["metadata"].get("deletionTimestamp") for each in reply.json()["items"]]
+    assert left == [None] * 5, "it was only asked"

@@ -75,7 +75,7 @@ async def give_back(
         marks = marks_of(_annotations(live).get(MAINTENANCE, ""))
         cordoned, tainted, labelled = _stands(live)
         if marks is None and inherits and tainted:
-            marks = Marks(maintenance, "", cordoned, tainted, labelled)
+            marks = Marks(maintenance, node, cordoned, tainted, labelled)
         if marks is None or marks.maintenance != maintenance:
             return None
         given.append(marks)

@@ -321,7 +321,7 @@ def _foreseen(outcome: Outcome) -> str:
     rows = [(each.fate, f"{each.pod}: {_shown(each)}") for each in pods]
     leaving, blocked = len(outcome.pending), len(outcome.blockers)
     took = f", in about {outcome.seconds:.0f} s" if outcome.seconds and not blocked else ""
-    head = f"{outcome.node} {outcome.result}: {leaving} pods leave{took}; {blocked} could not."
+    head = f"{outcome.node} {outcome.result}: {leaving} to leave{took}; {blocked} in the way."
     return f"{head}\n\n{columns(('FATE', 'POD'), rows)}" if rows else head
 
 

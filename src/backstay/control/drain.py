@@ -21,12 +21,11 @@ that may. Rules:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from backstay.act import evictions
 from backstay.apis.drains import BUDGET_PROJECTION, BUDGETS, DRAIN_POD_PROJECTION
-from backstay.apis.machines import MigrationRow
+from backstay.control.asking import Asked, is_alike, overdue, refusal_of, standing
 from backstay.decide.drain import answer_of, exhausted, plan
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
@@ -45,10 +44,10 @@ from backstay.model.drain import (
     Plan,
     Planned,
     PodSight,
-    Refusal,
     Verdict,
 )
 from backstay.model.drain_reasons import DrainReason
+from backstay.model.maintenance import is_key
 from backstay.model.reasons import Why
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.tasks import Tasks, side_by_side
@@ -101,20 +100,6 @@ class Copies(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Asked:
-    """What came of asking one pod. ``again`` is when it is asked once more, if nothing happens."""
-
-    answer: Answer | None
-    at: float
-    again: float
-    since: float
-    """From when on the same stands in its way."""
-    ended: bool = False
-    budget_version: str = ""
-    looked_into: float = 0.0
-
-
 async def always() -> Leave:
     """A permit for whoever acts in his own name."""
     return lambda: None
@@ -143,7 +128,9 @@ class Drain:
             raise ValueError("a drain needs the name of a node")
         self.node = node
         self.options = options
-        self.state = DrainState(node=node, evacuated=tuple(evacuated))
+        # What stands in a status may have been written by anybody.
+        asked = tuple(filter(is_key, evacuated))
+        self.state = DrainState(node=node, evacuated=asked)
         self.requests = 0
         self._client = client
         self._wall = wall
@@ -151,7 +138,7 @@ class Drain:
         self._told = told
         self._copies = copies
         self._pods: Cache[PodSight] = Cache()
-        self._budgets: Cache[BudgetSight] = Cache()
+        self._budgets: Cache[BudgetSight] = Cache({"namespace": lambda row: (row.namespace,)})
         selector = options.pod_selector or None
         self._reflectors = (
             Reflector(
@@ -171,7 +158,7 @@ class Drain:
         self._ending_since: dict[str, float] = {}
         self._seen: set[str] = set()
         """Everybody who ever had to leave."""
-        self._evacuated: dict[str, None] = dict.fromkeys(evacuated)
+        self._evacuated: dict[str, None] = dict.fromkeys(asked)
         self._copies_at = 0.0
         self._copied: tuple[Blocker, ...] = ()
 
@@ -203,9 +190,10 @@ class Drain:
     def _changed(self, _old: object, _new: object) -> None:
         self._news.set()
 
-    def _budget_changed(self, _old: object, _new: object) -> None:
-        # Budgets change all over the cluster, and mean nothing where nobody is left.
-        if self.state.pending:
+    def _budget_changed(self, old: BudgetSight | None, new: BudgetSight | None) -> None:
+        # They change all over the cluster, and few concern this node.
+        row = new or old
+        if row is not None and any(pod.namespace == row.namespace for pod in self.state.pending):
             self._news.set()
 
     async def _wait(self, seconds: float) -> None:
@@ -243,11 +231,16 @@ class Drain:
             self.node,
             self._pods,
             options=self.options,
-            budgets=tuple(self._budgets),
+            budgets=self._concerning(self._pods),
             guests=self._guests,
             daemons=self._daemons,
             now=self._wall.now(),
         )
+
+    def _concerning(self, pods: Iterable[PodSight]) -> tuple[BudgetSight, ...]:
+        """The budgets that may have a say: those of the same namespaces."""
+        namespaces = sorted({pod.namespace for pod in pods})
+        return tuple(b for each in namespaces for b in self._budgets.by_index("namespace", each))
 
     async def _look_behind(self) -> None:
         """The guests and the DaemonSets of pods that were not seen before."""
@@ -282,7 +275,7 @@ class Drain:
     def _due(self, planned: Plan, now: float) -> list[Planned]:
         """Those who are asked to leave now. Of those that share a budget only as many as it lets
         go; who is not among them is not asked, and is told to wait for it."""
-        room = {budget.key: budget.allowed for budget in self._budgets}
+        room: dict[str, int] = {}
         tried: set[str] = set()
         due: list[Planned] = []
         for each in planned.planned:
@@ -295,7 +288,7 @@ class Drain:
             elif each.fate is not Fate.BLOCKED and not each.pod.ready:
                 # It costs the budget nothing.
                 due.append(each)
-            elif each.fate is not Fate.BLOCKED and room.get(each.budget, 0) > 0:
+            elif each.fate is not Fate.BLOCKED and room.setdefault(budget.key, budget.allowed) > 0:
                 room[each.budget] -= 1
                 due.append(each)
             else:
@@ -354,7 +347,7 @@ class Drain:
             raise
         except KubeError as error:
             guest = self._guests.get(pod.guest)
-            budgets = tuple(self._budgets)
+            budgets = self._concerning([pod])
             answer = answer_of(refusal_of(error), pod, budgets=budgets, guest=guest)
             if answer.caused and pod.guest:
                 self._evacuated[pod.guest] = None
@@ -367,7 +360,7 @@ class Drain:
 
     def _keep(self, pod: PodSight, answer: Answer | None, now: float) -> None:
         before = self._asked.get(pod.uid)
-        same = before is not None and _is_alike(before.answer, answer)
+        same = before is not None and is_alike(before.answer, answer)
         budget = self._budgets.get(answer.budget) if answer is not None and answer.budget else None
         self._asked[pod.uid] = Asked(
             answer,
@@ -400,7 +393,7 @@ class Drain:
         guest = guests.get(pod.guest)
         try:
             migrations = await read_migrations(self._client, pod.guest)
-            because = _standing(self.node, guest, migrations)
+            because = standing(self.node, guest, migrations)
         except KubeError as error:
             because = f"how its migration stands cannot be read ({error})".rstrip(".")
         return DrainReason.EvacuationSlow.because(
@@ -431,7 +424,7 @@ class Drain:
             return planned.why
         if planned.fate is Fate.GONE:
             late = now - self._ending_since.get(pod.uid, now) - pod.grace
-            return None if late < _OVERDUE else _overdue(pod, late)
+            return None if late < _OVERDUE else overdue(pod, late)
         if asked is None or asked.answer is None:
             return None
         return asked.answer.why
@@ -545,47 +538,3 @@ class Drain:
         except ApiError as error:
             return DrainReason.EvacuationGoesOn.because(because=str(error).rstrip("."), **about)
         return DrainReason.EvacuationCancelled.because(**about)
-
-
-def refusal_of(error: KubeError) -> Refusal:
-    """What decisions know of it. Nothing was answered if there is no status."""
-    if not isinstance(error, ApiError):
-        return Refusal(status=0, message=str(error))
-    return Refusal(
-        status=error.status.code or error.code,
-        reason=error.reason,
-        message=error.status.message or str(error),
-        causes=tuple((cause.reason, cause.message) for cause in error.causes),
-        retry_after=error.retry_after,
-    )
-
-
-def _is_alike(one: Answer | None, other: Answer | None) -> bool:
-    """Whether the same stands in the way, but for numbers."""
-    if one is None or other is None:
-        return one is other
-    codes = [each.why.code if each.why is not None else "" for each in (one, other)]
-    moving = one.verdict is other.verdict is Verdict.MOVING
-    return moving or (codes[0] == codes[1] and one.verdict is other.verdict)
-
-
-def _overdue(pod: PodSight, seconds: float) -> Why:
-    kept = f", kept by {', '.join(pod.finalizers)}" if pod.finalizers else ""
-    return DrainReason.StillTerminating.because(
-        pod=pod.key, name=pod.name, namespace=pod.namespace, seconds=round(seconds), because=kept
-    )
-
-
-def _standing(node: str, guest: GuestSight | None, migrations: Sequence[MigrationRow]) -> str:
-    """How far KubeVirt is with it, in words."""
-    if guest is not None and guest.node not in ("", node):
-        return f"it runs on {guest.node} by now, and the pod that it has left behind has not ended"
-    if guest is not None and guest.strategy == "External":
-        return "it is somebody else's to move (evictionStrategy External)"
-    if not migrations:
-        return "KubeVirt has not begun to migrate it"
-    last = migrations[-1]
-    failures = sum(row.phase == "Failed" for row in migrations)
-    failed = f"; {failures} failed" if failures else ""
-    because = f" ({last.failure})" if last.failure else ""
-    return f"its last migration is {last.phase or 'Pending'}{because}{failed}"

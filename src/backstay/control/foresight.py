@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from backstay.act import cordons, evictions
-from backstay.control.drain import refusal_of
+from backstay.control.asking import refusal_of
 from backstay.decide.drain import answer_of, plan
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError

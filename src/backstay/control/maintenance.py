@@ -28,7 +28,7 @@ from typing import Any
 
 from backstay.act import cordons
 from backstay.act import maintenance as verbs
-from backstay.apis.core import NODE_PROJECTION, NodeRow
+from backstay.apis.core import NodeRow
 from backstay.apis.maintenance import (
     MAINTENANCE_PROJECTION,
     NODE_MAINTENANCES,
@@ -36,6 +36,7 @@ from backstay.apis.maintenance import (
     NodeMaintenance,
     maintenance_row,
 )
+from backstay.control.control_plane import ControlPlane
 from backstay.control.drain import Copies, Drain, Leave
 from backstay.control.foresight import foresee
 from backstay.decide import maintenance as decide
@@ -47,7 +48,6 @@ from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Term
 from backstay.kube.queue import Again, Done, Result, WorkQueue
 from backstay.kube.reflector import Reflector
-from backstay.kube.resource import NODES
 from backstay.model.drain import MAINTENANCE_OPTIONS, DrainState
 from backstay.model.drain_reasons import DrainReason
 from backstay.model.labels import DRAIN_TAINT
@@ -72,7 +72,6 @@ _LATER = 10.0
 _SELDOM = 60.0
 
 _TAINT = f"{DRAIN_TAINT}:NoSchedule"
-_ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
 class Running:
@@ -108,12 +107,13 @@ class MaintenanceLoop:
         self._client = client
         self._nodes = nodes
         self._operator = operator
-        self._down = down
+        self._control_plane = ControlPlane(client, down)
         self._wall = wall
         self._rng = rng
         self._drain = drain
         self._copies = copies
         self._tasks: Tasks | None = None
+        self._ended: dict[str, Drain] = {}
         self._asked = 0
         """How often drains that are over have asked."""
         self._one_at_a_time = asyncio.Lock()
@@ -161,7 +161,7 @@ class MaintenanceLoop:
         if new is None and old is not None:
             node = self._nodes.cache.get(old.node)
             marks = None if node is None else marks_of(node.maintenance)
-            if marks is not None and marks.name:
+            if marks is not None:
                 self._add(marks.name)
 
     def _node_changed(self, old: NodeRow | None, new: NodeRow | None) -> None:
@@ -182,10 +182,13 @@ class MaintenanceLoop:
 
     async def lead(self, term: Term) -> None:
         """Until cancelled; whatever was under way has ended then."""
-        while True:
-            if await self._is_served():
-                await self._serve(term)
-            await asyncio.sleep(_ABSENT)
+        try:
+            while True:
+                if await self._is_served():
+                    await self._serve(term)
+                await asyncio.sleep(_ABSENT)
+        finally:
+            self.trouble = ""
 
     async def _is_served(self) -> bool:
         """Where the kind is not there, one who may not list it hears that he may not. Whether it
@@ -204,14 +207,14 @@ class MaintenanceLoop:
     async def _serve(self, term: Term) -> None:
         """Until the kind is gone."""
         self.rows = Cache()
-        queue = WorkQueue[str]("maintenance", rng=self._rng, parallel=_PARALLEL, last_retry=_SELDOM)
+        queue = WorkQueue[str]("maintenance", rng=self._rng, parallel=_PARALLEL, last_retry=_LATER)
         reflector = Reflector(
             self._client, NODE_MAINTENANCES, MAINTENANCE_PROJECTION, self.rows, rng=self._rng
         )
         self.queue = queue
         self.rows.subscribe(self._changed)
         for node in self._nodes.cache:
-            if (marks := marks_of(node.maintenance)) is not None and marks.name:
+            if (marks := marks_of(node.maintenance)) is not None:
                 queue.add(marks.name)
         try:
             async with Tasks("maintenance") as tasks:
@@ -226,10 +229,14 @@ class MaintenanceLoop:
             self.queue = self._tasks = None
             self._asked += sum(running.drain.requests for running in self.running.values())
             self.running.clear()
+            self._ended.clear()
             self.book.begin()
 
     async def _act(self, term: Term, name: str) -> Result:
         """One look at one maintenance, and whatever is missing."""
+        if not (self.rows.synced and self._operator.configs.synced):
+            # Others of the node, and whether we are armed, are not known yet.
+            return Again(_SOON)
         row = await self._read(name)
         if row is None:
             await self._forget(name)
@@ -243,6 +250,7 @@ class MaintenanceLoop:
         if policy.owner_of(Job.MAINTENANCE) is Ownership.FOREIGN:
             # Its status is somebody else's to write.
             await self._stop(row.uid)
+            self.book.forget(row.uid)
             return Done()
         why = self._objection(row)
         if why is not None:
@@ -309,7 +317,7 @@ class MaintenanceLoop:
         is_ours = marks is not None and marks.maintenance == row.uid
         async with self._one_at_a_time:
             # What is away already is not asked about: its maintenance only has another name.
-            if marks is None and (why := await self._quorum(row.node)) is not None:
+            if marks is None and (why := await self._control_plane.objection(row.node)) is not None:
                 return why
             written = await cordons.mark(
                 self._client,
@@ -329,25 +337,6 @@ class MaintenanceLoop:
             begun = DrainReason.MaintenanceBegun.because(node=row.node, reason=reason)
             self.book.say(row, begun, node_uid=node.uid)
         return None
-
-    async def _quorum(self, name: str) -> Why | None:
-        """Whether this node must not go because another of the control plane is missing."""
-        members: dict[str, NodeRow] = {}
-        for role in _ROLES:
-            reply = await self._client.list(NODES, labels=role)
-            page = NODE_PROJECTION.page(reply.body, call=reply.call)
-            members |= {row.key: row for row in page.rows}
-        if name not in members:
-            return None
-        others = [decide.ControlPlaneNode(row.key, self._away(row)) for row in members.values()]
-        return decide.quorum(name, others)
-
-    def _away(self, row: NodeRow) -> str:
-        if row.maintenance or _TAINT in row.taints:
-            return "in maintenance"
-        if row.key in self._down():
-            return "silent"
-        return "" if row.ready == "True" else "not ready"
 
     async def _permit(self, row: MaintenanceRow, term: Term) -> Leave | Why:
         """By quorum reads: whether people still want it. The leave that comes of it ends with our
@@ -437,13 +426,17 @@ class MaintenanceLoop:
         known = {each.uid for each in self.rows if each.key != name}
         for uid in {*self.running, *self.book.standing} - known:
             await self._stop(uid)
+            self._ended.pop(uid, None)
             self.book.forget(uid)
 
     # Ending
 
     async def _end(self, row: MaintenanceRow, term: Term) -> Result:
         """Nobody is asked to leave any more, what is ours is given back, and then it may go."""
-        drain = await self._stop(row.uid)
+        stopped = await self._stop(row.uid)
+        if stopped is not None:
+            # It may take several attempts, and who was asked to leave stands nowhere else yet.
+            self._ended[row.uid] = stopped
         if not row.begun:
             return Done()
         foreign = self._operator.policy.owner_of(Job.MAINTENANCE) is Ownership.FOREIGN
@@ -452,7 +445,7 @@ class MaintenanceLoop:
         node = self._nodes.cache.get(row.node)
         successor = next(self._others(row), None)
         if successor is None:
-            await self._take_back(row, drain, term)
+            await self._take_back(row, self._ended.get(row.uid), term)
         given = None
         for name in self._marked_for(row) or (row.node,):
             if successor is None or name != row.node:
@@ -464,6 +457,7 @@ class MaintenanceLoop:
         self.book.say(row, told, node_uid="" if node is None else node.uid)
         self.book.removed(row)
         self.book.forget(row.uid)
+        self._ended.pop(row.uid, None)
         return Done()
 
     async def _clear_up(self, name: str, row: MaintenanceRow | None, term: Term) -> None:

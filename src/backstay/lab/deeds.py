@@ -121,6 +121,7 @@ class Deeds:
             ),
             Do.CORDON: self._cordon,
             Do.UNCORDON: self._uncordon,
+            Do.EXCLUDE: lambda step: drain_deeds.exclude(self._client, step.node),
             Do.MAINTAIN: lambda step: drain_deeds.maintain(self._client, step.node),
             Do.END_MAINTENANCE: lambda step: drain_deeds.end(
                 self._client, self._cluster.store, step.node, apart=step.seconds
@@ -569,7 +570,7 @@ _OF_API = frozenset({Do.KILL_API, Do.START_API})
 
 _OF_PEOPLE = frozenset({
     Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE, Do.REMOVE_TAINT, Do.PUT_OUT, Do.PUT_BACK, Do.CORDON,
-    Do.UNCORDON, Do.MAINTAIN, Do.END_MAINTENANCE, Do.DELETE_BUDGET,
+    Do.UNCORDON, Do.EXCLUDE, Do.MAINTAIN, Do.END_MAINTENANCE, Do.DELETE_BUDGET,
     Do.ARM, Do.RELEASE_STORM, Do.SAY_WHAT_WE_DO_NOT_KNOW, Do.CONFIGURE,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,

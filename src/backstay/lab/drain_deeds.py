@@ -4,8 +4,15 @@ import asyncio
 
 from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.kube.client import KubeClient
+from backstay.kube.resource import NODES
 from backstay.lab.drain_stage import BUDGETS
+from backstay.model.labels import EXCLUDE
 from backstay.sim.api.store import Store
+
+
+async def exclude(client: KubeClient, node: str) -> str:
+    await client.merge_patch(NODES, node, {"metadata": {"labels": {EXCLUDE: "true"}}})
+    return f"excludes {node} from remediation"
 
 
 async def maintain(client: KubeClient, node: str) -> str:

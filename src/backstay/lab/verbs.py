@@ -52,6 +52,8 @@ class Do(StrEnum):
     TAKE_OUT_OF_MAINTENANCE = "take-out-of-maintenance"
     CORDON = "cordon"
     UNCORDON = "uncordon"
+    EXCLUDE = "exclude"
+    """Somebody labels the node so that programs which remediate nodes leave it alone."""
     MAINTAIN = "maintain"
     """Somebody creates a NodeMaintenance for the node."""
     END_MAINTENANCE = "end-maintenance"

@@ -202,8 +202,8 @@ class DrainReason(Catalogue):
         "kubectl get nodemaintenance {name} -o yaml",
     )
     WouldDrain = Entry(
-        "Backstay only observes: it would cordon {node} and ask {count} pods to leave; {blocked} "
-        "of them could not.",
+        "Backstay only observes: it would cordon and drain {node} (pods that have to leave: "
+        "{count}, of which cannot: {blocked}).",
         "Nothing was written to the node or to its pods. The blockers are those that can be "
         "foreseen.",
         "backstay arm",

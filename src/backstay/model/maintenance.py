@@ -4,6 +4,7 @@ The status has every field of the Node Maintenance Operator, with its names and 
 some of our own beside them.
 """
 
+import re
 from enum import StrEnum
 
 import msgspec
@@ -73,17 +74,27 @@ class Marks(msgspec.Struct, frozen=True, omit_defaults=True):
 
     maintenance: str
     """The uid of the NodeMaintenance."""
-    name: str = ""
+    name: str
     cordon: bool = False
     taint: bool = False
     label: bool = False
 
 
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
 def marks_of(text: str) -> Marks | None:
-    """None for what is not there, or was written by somebody else."""
+    """None for what is not there, or cannot be ours: a kubelet, too, may write to its node."""
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=Marks)
+        marks = msgspec.json.decode(text, type=Marks)
     except msgspec.MsgspecError:
         return None
+    return marks if _NAME.fullmatch(marks.name) else None
+
+
+def is_key(text: str) -> bool:
+    """Whether it can be ``namespace/name`` of anything."""
+    namespace, _, name = text.partition("/")
+    return bool(_NAME.fullmatch(namespace) and _NAME.fullmatch(name))

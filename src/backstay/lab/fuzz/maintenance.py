@@ -138,8 +138,11 @@ def people_want_something_else(scene: Scene) -> Iterator[Step]:
 
 
 def cordoned_by_somebody(scene: Scene) -> Iterator[Step]:
+    """Or labelled, or both, before or in the midst."""
     dice, at = scene.dice, scene.dice.between(1, 5)
     yield _first(0, Do.CORDON)
+    if dice.happens(0.5):
+        yield _first(dice.between(0, 10), Do.EXCLUDE)
     yield _first(at, Do.MAINTAIN)
     yield _first(at + dice.between(5, 30), Do.END_MAINTENANCE)
 
