@@ -286,6 +286,10 @@ def test_what_can_run_nowhere_else_waits_for_the_very_node() -> None:
     assert on(told={"workloads": (DONE, BOUND)}, life={"state": Life.PROVEN}).switch
 
 
+def test_where_what_waited_is_gone_meanwhile_the_node_is_switched_on_all_the_same() -> None:
+    assert on(life={"state": Life.LOST}, workloads=(), told={"workloads": ()}).switch
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -354,9 +354,7 @@ def is_on_due(case: PowerCase, *, owes: bool) -> PowerVerdict:
     said without asking its device. ``owes``: volumes are still to be freed. Where no reason is
     given there is nothing to do."""
     snapshot, record = case.snapshot, case.told.power or NO_POWER
-    if not record.offs or snapshot.life.state not in (Life.PROVEN, Life.RECOVERED):
-        return PowerVerdict(False, None)
-    if owes or not is_all_done(case.told):
+    if not record.offs or owes or not (_is_over(case) and is_all_done(case.told)):
         return PowerVerdict(False, None)
     policy, node = snapshot.policy, snapshot.facts.name
     if not policy.power_on or is_it_our_job(case) is not None:
@@ -368,6 +366,14 @@ def is_on_due(case: PowerCase, *, owes: bool) -> PowerVerdict:
         or _unarmed(policy, f"the power of {node}")
     )
     return PowerVerdict(why is None, why)
+
+
+def _is_over(case: PowerCase) -> bool:
+    """Whatever waited for proof may have been deleted by its owner meanwhile: then nothing is ever
+    proven, and the node is done with all the same."""
+    state = case.snapshot.life.state
+    done = state in (Life.PROVEN, Life.RECOVERED)
+    return done or (state is Life.LOST and case.decision.leaves_all)
 
 
 def decide_power_on(case: PowerCase, *, seen_at: float, owes: bool) -> PowerVerdict:
