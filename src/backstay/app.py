@@ -50,6 +50,7 @@ from backstay.kube.resource import LEASES
 from backstay.model import labels
 from backstay.model.node import Life
 from backstay.model.policy import PIRAEUS, Mode
+from backstay.model.power import WORKS
 from backstay.model.reasons import Reason
 from backstay.record.blackbox import BlackBox
 from backstay.record.callers import Callers
@@ -432,7 +433,7 @@ class App:
             measured.linstor_connected.set(float(promotions.connected))
             measured.linstor_resync_age.set(since(promotions.last_renewed, now))
         if self.power is not None:
-            codes = Counter(report.code or "Works" for report in self.power.reports().values())
+            codes = Counter(report.code or WORKS for report in self.power.reports().values())
             measured.devices.set_all({code: float(count) for code, count in codes.items()})
         measured.queue_depth.set(float(queue.depth if queue is not None else 0))
         measured.queue_age.set(queue.oldest_age(now) if queue is not None else 0.0)

@@ -214,6 +214,14 @@ BARE_NODE = NodeRow(
 )
 
 
+@pytest.mark.parametrize("role", ["control-plane", "master"])
+def test_a_node_tells_which_machine_it_is_and_whether_it_bears_the_cluster(role: str) -> None:
+    told = node(status={"nodeInfo": {"systemUUID": "4C4C4544"}})
+    told["metadata"]["labels"] = {f"node-role.kubernetes.io/{role}": ""}
+    row = row_of_node(told)
+    assert (row.system_uuid, row.control_plane) == ("4C4C4544", True)
+
+
 def test_a_node_may_have_nulls_or_nothing() -> None:
     silent = node(
         spec={"unschedulable": None, "taints": None}, status={"conditions": None, "nodeInfo": None}

@@ -286,6 +286,25 @@ def test_what_can_run_nowhere_else_waits_for_the_very_node() -> None:
     assert on(told={"workloads": (DONE, BOUND)}, life={"state": Life.PROVEN}).switch
 
 
+@pytest.mark.parametrize(("waited", "switch"), [(299.0, False), (300.0, True)])
+def test_what_has_found_no_room_for_minutes_may_need_the_very_node(
+    waited: float, switch: bool
+) -> None:
+    stranded = msgspec.structs.replace(DONE, progress=Progress.RELEASED, released_after=50.0)
+    facts = {
+        "lease_seen_at": 10.0,
+        "lease_changed_at": 10.0,
+        "status_changed_at": None,
+        "looked_at": 60.0 + waited,
+    }
+    verdict = on(told={"workloads": (DONE, stranded)}, life={"state": Life.PROVEN}, facts=facts)
+    assert verdict == PowerVerdict(switch, None)
+
+
+def test_where_what_waited_is_gone_meanwhile_the_node_is_switched_on_all_the_same() -> None:
+    assert on(life={"state": Life.LOST}, workloads=(), told={"workloads": ()}).switch
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -14,6 +14,7 @@ from backstay.cli.main import backstay
 from backstay.cli.manifests import alerting
 from backstay.model.labels import COMPONENT
 from backstay.model.policy import Mode
+from backstay.model.power import WORKS
 from backstay.record.metrics import Delivery, Metrics
 from tests.deploy.test_manifests import printed
 from tests.support.exposition import parse
@@ -31,6 +32,7 @@ KEYWORDS = frozenset({"by"})
 VALUES = {
     ("backstay_mode", "mode"): {mode.value for mode in Mode},
     ("backstay_api_age_seconds", "kind"): {"leases"},
+    ("backstay_power_devices", "code"): {WORKS},
     ("backstay_notifications_total", "outcome"): {delivery.value for delivery in Delivery},
 }
 SELECTOR = re.compile(r"\b([a-z_]+)(?:\{([^}]*)\})?(?:\[\d+[smh]\])?")

@@ -94,10 +94,10 @@ def test_a_reading_counts_for_whoever_has_it_until_it_reads_something_else() -> 
 
 def test_what_was_taken_from_a_node_is_awaited_until_it_runs() -> None:
     powers = Powers()
-    powers.taken("shop/till", "n2")
-    powers.taken("shop/desk", "n2")
+    powers.taken("shop/till", "n2", at=5.0)
+    powers.taken("shop/desk", "n2", at=6.0)
     powers.started("shop/till")
-    assert powers.awaited == {"n2": {"shop/desk"}}
+    assert powers.awaited == {"n2": {"shop/desk": 6.0}}
 
 
 def _heard(scenario: Scenario) -> list[Happening]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import LEASES, NODES
-from backstay.model.labels import LEASE_NAMESPACE
+from backstay.model.labels import DRAIN_TAINT, LEASE_NAMESPACE
 from backstay.model.node import NodeFacts
 from backstay.seam.tasks import Tasks
 from backstay.sim.chance import Chance
@@ -46,6 +46,10 @@ class Watched:
             time = f"2026-01-01T00:00:{second:02}Z"
             status["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]
         await self._client.merge_patch(NODES, name, {"status": status}, subresource="status")
+
+    async def change(self, patch: Json, name: str = "a") -> None:
+        await self._client.merge_patch(NODES, name, patch)
+        await asyncio.sleep(1)
 
     def facts(self, name: str = "a") -> NodeFacts:
         found = self.source.facts(name)
@@ -147,3 +151,18 @@ def test_who_is_known_to_be_dead_is_not_asked_whether_the_view_is_sound() -> Non
         assert watched.source.is_sound("a", without=("c", "d"))
 
     watching(scene, "a", "b", "c", "d")
+
+
+def test_who_bears_the_cluster_and_who_is_worked_on_is_known_as_long_as_it_is_so() -> None:
+    async def scene(watched: Watched) -> None:
+        taints = [{"key": DRAIN_TAINT, "effect": "NoSchedule"}]
+        labels = {"node-role.kubernetes.io/control-plane": ""}
+        await watched.change({"metadata": {"labels": labels}, "spec": {"taints": taints}})
+        assert (watched.facts().control_plane, watched.facts().in_maintenance) == (True, True)
+        assert watched.source.control_plane == {"a"}
+        gone = dict.fromkeys(labels)
+        await watched.change({"metadata": {"labels": gone}, "spec": {"taints": None}})
+        assert (watched.facts().control_plane, watched.facts().in_maintenance) == (False, False)
+        assert watched.source.control_plane == set()
+
+    watching(scene)

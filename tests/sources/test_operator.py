@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from backstay.apis.backstay import ConfigRow, ConfigSpec, ConfirmationRow, Disarmed, StormRelease
+from backstay.apis.backstay import (
+    ConfigRow,
+    ConfigSpec,
+    ConfirmationRow,
+    Disarmed,
+    FencingSpec,
+    PowerSpec,
+    StormRelease,
+)
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.model.moments import Now
@@ -80,3 +88,11 @@ def test_the_brake_on_storms_is_lifted_until_it_is_over_by_either_clock(
 
 def row(spec: ConfigSpec) -> ConfigRow:
     return ConfigRow(key="cluster", uid="u", version="7", spec=spec)
+
+
+def test_power_is_switched_only_where_somebody_says_so_and_then_on_again() -> None:
+    plain = ConfigRow("cluster", "u", "1", ConfigSpec())
+    assert (policy_of(plain, at(0, 0)).power, policy_of(plain, at(0, 0)).power_on) == (False, True)
+    power = PowerSpec(enabled=True, power_on=False)
+    asked = ConfigRow("cluster", "u", "1", ConfigSpec(fencing=FencingSpec(power=power)))
+    assert (policy_of(asked, at(0, 0)).power, policy_of(asked, at(0, 0)).power_on) == (True, False)

@@ -250,6 +250,8 @@ async def _control(options: Options, session: Session) -> None:
     policy = await preflight.reached(lambda: _policy(session), rng=seams.rng)
     _log.info("the mode is %s: %s", policy.mode, _MODES[policy.mode])
     _tell_of_linstor(settings)
+    if settings.redfish:
+        _log.info("BMCs are asked as the files in %s say, one for each node", settings.redfish)
     if settings.host:
         _log.info(
             "answering at http://%s:%d/status%s", settings.host, settings.port,

@@ -33,7 +33,7 @@ from backstay.decide.failover import Decision, Snapshot
 from backstay.decide.storm import is_storm, most_down
 from backstay.model.drbd import ResourceSight
 from backstay.model.evidence import EvidenceKind
-from backstay.model.incident import IncidentStatus, Progress
+from backstay.model.incident import IncidentStatus, Progress, WorkloadRecord
 from backstay.model.node import Life, NodeFacts
 from backstay.model.policy import Job, Mode, Ownership, Policy, Times
 from backstay.model.power import NO_POWER, PowerMeans, PowerRecord, PowerSight, machine_of
@@ -336,17 +336,27 @@ POWER_CHAIN: tuple[PowerCheck, ...] = (
 
 # Switching it on again
 
+_STRANDED = 2.0
+"""How many times as long as a presumption takes what was released may look for another place."""
+
 _OVER = (Progress.LEFT, Progress.RECOVERED, Progress.STAYS_DOWN)
 
 
-def is_all_done(told: IncidentStatus) -> bool:
+def is_all_done(case: PowerCase) -> bool:
     """Whether nothing is left to do without the node. What cannot run anywhere else waits for the
-    very node, and nothing else would help it."""
+    very node, and nothing else would help it; and so does what has found no room for long."""
     return all(
         record.progress in _OVER
         or (record.progress is Progress.HELD and record.code == Reason.CannotRunElsewhere.name)
-        for record in told.workloads
+        or _is_stranded(record, case)
+        for record in case.told.workloads
     )
+
+
+def _is_stranded(record: WorkloadRecord, case: PowerCase) -> bool:
+    """It was released, and runs nowhere. It cannot run twice: whatever boots does not know it."""
+    waited = lives.silence(case.snapshot.facts) - (record.released_after or 0.0)
+    return record.progress is Progress.RELEASED and waited >= _STRANDED * case.times.presume
 
 
 def is_on_due(case: PowerCase, *, owes: bool) -> PowerVerdict:
@@ -354,9 +364,7 @@ def is_on_due(case: PowerCase, *, owes: bool) -> PowerVerdict:
     said without asking its device. ``owes``: volumes are still to be freed. Where no reason is
     given there is nothing to do."""
     snapshot, record = case.snapshot, case.told.power or NO_POWER
-    if not record.offs or snapshot.life.state not in (Life.PROVEN, Life.RECOVERED):
-        return PowerVerdict(False, None)
-    if owes or not is_all_done(case.told):
+    if not record.offs or owes or not (_is_over(case) and is_all_done(case)):
         return PowerVerdict(False, None)
     policy, node = snapshot.policy, snapshot.facts.name
     if not policy.power_on or is_it_our_job(case) is not None:
@@ -368,6 +376,14 @@ def is_on_due(case: PowerCase, *, owes: bool) -> PowerVerdict:
         or _unarmed(policy, f"the power of {node}")
     )
     return PowerVerdict(why is None, why)
+
+
+def _is_over(case: PowerCase) -> bool:
+    """Whatever waited for proof may have been deleted by its owner meanwhile: then nothing is ever
+    proven, and the node is done with all the same."""
+    state = case.snapshot.life.state
+    done = state in (Life.PROVEN, Life.RECOVERED)
+    return done or (state is Life.LOST and case.decision.leaves_all)
 
 
 def decide_power_on(case: PowerCase, *, seen_at: float, owes: bool) -> PowerVerdict:

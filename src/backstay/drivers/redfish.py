@@ -41,7 +41,7 @@ _MOST_BYTES = 1024 * 1024
 _LARGEST_FILE = 256 * 1024
 _SYSTEMS = "/redfish/v1/Systems"
 _RESET = "#ComputerSystem.Reset"
-_OFF, _ON = ("ForceOff",), ("On", "ForceOn")
+_OFF, _ON = "ForceOff", "On"
 _STATES = {"On": True, "Off": False}
 _LONGEST_WORD = 64
 _LOCKED = 60.0
@@ -150,7 +150,10 @@ class Redfish:
         if _STATES.get(system.power_state or "") is wanted:
             return
         action = system.actions.reset
-        kind = _reset_type(action, _ON if wanted else _OFF)
+        kind = _ON if wanted else _OFF
+        # One that does not say what it offers is believed to.
+        if action.allowed is not None and kind not in action.allowed:
+            raise PowerFailed(f"it does not offer {kind}")
         path = action.target or f"{known.system}/Actions/ComputerSystem.Reset"
         body = msgspec.json.encode({"ResetType": kind})
         answer = await self._send(known, "POST", path, body, not_after=not_after)
@@ -312,15 +315,6 @@ def _tls(login: _Login) -> Tls | None:
     ca = login.ca.encode() or None
     name = login.server_name or None
     return Tls(ca=ca, server_name=name, verify=not login.insecure)
-
-
-def _reset_type(action: _Action, wanted: tuple[str, ...]) -> str:
-    """The first of these that it offers; a BMC that does not say what it offers is believed to."""
-    offered = action.allowed
-    found = [kind for kind in wanted if offered is None or kind in offered]
-    if not found:
-        raise PowerFailed(f"it does not offer {wanted[0]}")
-    return found[0]
 
 
 def _word(state: str) -> str:

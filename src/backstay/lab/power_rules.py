@@ -37,6 +37,7 @@ _STEPS = {Reset.OFF.value: OFF_STEP, Reset.ON.value: ON_STEP}
 _KINDS = frozenset({"VirtualMachineInstance", "StatefulSet"})
 
 
+_STRANDED = 280.0
 _HOSTNAME = "kubernetes.io/hostname"
 _SLACK = 5.0
 """Seconds by which one of ours may be behind with what it has heard: a node is lost long before it
@@ -69,7 +70,7 @@ def power_order(happening: Happening, witness: Witness) -> str | None:
         return None
     if not witness.terms.has_announced(node, boot, OFF_STEP, by=happening.sent):
         return f"{node} was to be switched on, and none of us had switched it off"
-    return _on_too_soon(node, witness)
+    return _on_too_soon(happening, node, witness)
 
 
 def _off_after_on(asked: Asked, node: str, boot: str, witness: Witness) -> str | None:
@@ -81,9 +82,14 @@ def _off_after_on(asked: Asked, node: str, boot: str, witness: Witness) -> str |
     return None
 
 
-def _on_too_soon(node: str, witness: Witness) -> str | None:
-    """What is to go is still there, or what was taken from it has not come up anywhere yet."""
-    awaited = witness.powers.awaited.get(node, ())
+def _on_too_soon(asked: Asked, node: str, witness: Witness) -> str | None:
+    """What is to go is still there, or what was taken from it has not come up anywhere yet; unless
+    it has been looking for a place for so long that there may be none but this node."""
+    awaited = {
+        workload
+        for workload, at in witness.powers.awaited.get(node, {}).items()
+        if asked.sent - at < _STRANDED * witness.factor
+    }
     for stored in witness.store.all(PODS.label):
         pod = stored.object
         name = pod["metadata"]["name"]

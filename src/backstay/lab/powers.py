@@ -46,19 +46,19 @@ class Powers:
 
     switched: list[Switched] = field(default_factory=list)
     is_readable: Callable[[str], bool] = nobody
-    awaited: dict[str, set[str]] = field(default_factory=dict)
-    """By node: what we have taken from it, and what has not run anywhere since."""
+    awaited: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By node: what we have taken from it, when, and that has not run anywhere since."""
     _readings: dict[tuple[str, str], list[Reading]] = field(default_factory=dict)
 
     def note_reading(self, user: str, node: str, reading: Reading) -> None:
         self._readings.setdefault((user, node), []).append(reading)
 
-    def taken(self, workload: str, node: str) -> None:
-        self.awaited.setdefault(node, set()).add(workload)
+    def taken(self, workload: str, node: str, *, at: float) -> None:
+        self.awaited.setdefault(node, {})[workload] = at
 
     def started(self, workload: str) -> None:
         for waiting in self.awaited.values():
-            waiting.discard(workload)
+            waiting.pop(workload, None)
 
     def last(self, user: str, node: str, *, sent: float) -> Reading | None:
         """The last one that ``user`` had when a request of it left."""

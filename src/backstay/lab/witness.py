@@ -524,7 +524,7 @@ class Witness:
         vouched = by is not None and (self.is_shut_out(pod) or not self.doubt(by, node))
         self._removed[uid] = Removed(by is not None, vouched, runs)
         if by is not None:
-            self.powers.taken(workload_in(pod), node)
+            self.powers.taken(workload_in(pod), node, at=self._now())
 
     def _tell(self, happening: Happening) -> None:
         for told in self._told:

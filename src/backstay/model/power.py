@@ -39,6 +39,10 @@ class PowerMeans(msgspec.Struct, frozen=True, kw_only=True):
     failing: str = ""
 
 
+WORKS = "Works"
+"""What is told of a device that nothing is wrong with, in place of a code."""
+
+
 class DeviceReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a device was found when it was last tried: what is wrong with it, or nothing."""
 

@@ -31,9 +31,9 @@ class PowerReason(Catalogue):
     )
     SwitchingOn = Entry(
         "{device} was asked to switch {node} on again: nothing is left to do without it.",
-        "Backstay had switched the node off in this incident. What was there runs elsewhere, its "
-        "volumes are freed, and no older request can reach the device any more. The node boots, "
-        "and is given back once it is clean.",
+        "Backstay had switched the node off in this incident. What was there runs elsewhere, or "
+        "has found no other place for minutes; its volumes are freed, and no older request can "
+        "reach the device any more. The node boots, and is given back once it is clean.",
     )
     PowerOnUnanswered = Entry(
         "{device} was asked {count} times to switch {node} on again, and it is not on: {because}.",

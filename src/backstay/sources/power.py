@@ -164,12 +164,10 @@ class PowerSource:
         """What was said before is dropped if it cannot be had again."""
         if node.name not in self._devices.nodes():
             return None
-        started = asyncio.get_running_loop().time()
         sight = await self._try(node)
         if sight is None:
             self._seen.pop(_boot(node), None)
             return None
-        self._answered_at = started
         before = self._seen.get(_boot(node))
         if before is not None and before.observed_at > sight.observed_at:
             # Somebody else has asked meanwhile, and was answered sooner.
@@ -193,6 +191,7 @@ class PowerSource:
             self.states[node.name] = DeviceState(why, loop.time() - started)
             return None
         self._failing.pop(node.name, None)
+        self._answered_at = started
         sight = PowerSight(
             device=device,
             on=reading.on,

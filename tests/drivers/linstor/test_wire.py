@@ -68,6 +68,7 @@ def test_a_replica_is_read_with_its_names_in_lower_case() -> None:
         diskful=True,
         in_use=True,
         may_promote=False,
+        up_to_date=True,
         connections={"node-b": True, "node-c": False},
     )
 
@@ -82,6 +83,24 @@ def test_whether_it_may_be_promoted_has_three_answers(said: bool | None) -> None
     assert replica(layer_object=drbd(may_promote=said)).may_promote is said
     if said is None:
         assert replica(layer_object=drbd()).may_promote is None
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (["UpToDate"], True),
+        (["UpToDate", "Inconsistent"], False),
+        (["Outdated"], False),
+        (["UpToDate", None], None),
+        ([], None),
+    ],
+)
+def test_a_disk_is_up_to_date_if_all_its_volumes_are_told_to_be(
+    states: list[str | None], said: bool | None
+) -> None:
+    volumes = [{} if state is None else {"disk_state": state} for state in states]
+    assert replica(layer_object=drbd(drbd_volumes=volumes)).up_to_date is said
+    assert replica(layer_object=drbd()).up_to_date is None
 
 
 def test_connections_that_are_not_reported_are_not_none_at_all() -> None:
@@ -339,7 +358,7 @@ def test_linstor_explains_itself_in_a_list_or_alone_and_nobody_else_does() -> No
 KEYS = st.sampled_from(
     ["name", "node_name", "flags", "layer_object", "type", "drbd", "connections", "connected",
      "message", "may_promote", "state", "in_use", "props", "connection_status", "resource_name",
-     "resource_group_name", "version", "ret_code", QUORUM]
+     "resource_group_name", "version", "ret_code", "drbd_volumes", "disk_state", QUORUM]
 )  # fmt: skip
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(["pvc-1", "DRBD", "Connected", ""]),

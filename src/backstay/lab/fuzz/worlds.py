@@ -12,6 +12,7 @@ import msgspec
 
 from backstay.lab.fuzz.policies import with_policies
 from backstay.lab.fuzz.scene import LONGEST, Weighted, weighted
+from backstay.lab.power_spec import BmcsSpec
 from backstay.lab.scenario import (
     VIRT_CONTROLLER,
     CalicoSpec,
@@ -263,12 +264,21 @@ def rich(dice: Chance) -> Scenario:
         policy = PolicySpec(mode=Mode.ARMED if dice.happens(0.9) else Mode.OBSERVE)
     if dice.happens(0.5):
         policy = with_policies(dice, policy, [vm.name for vm in vms])
-    return msgspec.structs.replace(
+    world = msgspec.structs.replace(
         world,
         exempt=tuple(node for node in nodes if dice.happens(0.1)),
         hosts=_hosts(dice, world),
         policy=policy,
     )
+    return _with_power(world) if dice.happens(0.25) else world
+
+
+def _with_power(world: Scenario) -> Scenario:
+    """The same, and every node can be switched off and on."""
+    fencing = {**world.policy.config.get("fencing", {}), "power": {"enabled": True}}
+    config = {**world.policy.config, "fencing": fencing}
+    policy = msgspec.structs.replace(world.policy, config=config)
+    return msgspec.structs.replace(world, bmcs=BmcsSpec(), policy=policy)
 
 
 def _rich_vms(dice: Chance, nodes: Sequence[str]) -> tuple[Vm, ...]:
