@@ -68,7 +68,7 @@ FOREIGN: Weighted[Story] = [
 
 THEMES: tuple[Theme, ...] = (
     Theme(
-        "deaths", 2, worlds.mixed,
+        "deaths", 1, worlds.mixed,
         [
             (3, deaths.dies_for_good), (2, deaths.second_dies_for_good), (3, deaths.first_dies),
             (1, deaths.second_dies), (1, deaths.node_dies),
@@ -173,7 +173,7 @@ THEMES: tuple[Theme, ...] = (
         lasts=100.0,
     ),
     Theme(
-        "addresses", 2, worlds.addressed,
+        "addresses", 1, worlds.addressed,
         [
             (3, storage.addresses_are_disturbed), (3, deaths.node_seems_dead),
             (4, storage.address_is_taken),
