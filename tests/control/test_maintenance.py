@@ -174,6 +174,8 @@ def test_pods_of_one_budget_go_one_after_the_other() -> None:
         counting.cancel()
         assert min(fewest) >= 3
         assert row.status.eviction_pods == 4
+        told = [code for code in await events(s, "maintain-n1") if code.startswith("Drain")]
+        assert len(told) <= 5, "not each pod that leaves is news"
         asked = s.apps["backstay-1"].maintenance.running[row.uid].drain.requests
         assert asked <= 8
 

@@ -318,7 +318,7 @@ def _told(outcome: Outcome) -> str:
 def _foreseen(outcome: Outcome) -> str:
     order = {fate.value: rank for rank, fate in enumerate(_ORDER)}
     pods = sorted(outcome.pods, key=lambda each: (order[each.fate], each.pod))
-    rows = [(each.fate, f"{each.pod}: {_shown(each)}") for each in pods]
+    rows = [(each.fate, _shown(each)) for each in pods]
     leaving, blocked = len(outcome.pending), len(outcome.blockers)
     took = f", in about {outcome.seconds:.0f} s" if outcome.seconds and not blocked else ""
     head = f"{outcome.node} {outcome.result}: {leaving} to leave{took}; {blocked} in the way."
@@ -326,4 +326,7 @@ def _foreseen(outcome: Outcome) -> str:
 
 
 def _shown(pod: PodShown) -> str:
-    return f"{pod.sentence} NEXT: {pod.next}" if pod.next else pod.sentence
+    """Some sentences begin with its name already."""
+    named = pod.sentence.startswith(f"{pod.pod} ")
+    said = pod.sentence if named else f"{pod.pod}: {pod.sentence}"
+    return f"{said} NEXT: {pod.next}" if pod.next else said

@@ -527,8 +527,8 @@ class Drain:
             guest = (await read_guests(self._client, [key])).get(key)
             if guest is None or guest.node != self.node or guest.evacuating != self.node:
                 return None
-            if under_way(await read_migrations(self._client, key)):
-                because = "its migration has begun"
+            if begun := under_way(await read_migrations(self._client, key)):
+                because = f"its migration is {begun[-1].phase or 'Pending'} already"
                 return DrainReason.EvacuationGoesOn.because(because=because, **about)
             namespace, _, name = key.partition("/")
             await evictions.cancel_evacuation(self._client, namespace, name, not_after=leave())

@@ -521,7 +521,8 @@ class MaintenanceLoop:
         )
         await self.book.write(row, status, not_after=term.require())
         node = self._nodes.cache.get(row.node)
-        self.book.say(row, why, node_uid="" if node is None else node.uid)
+        uid = "" if node is None else node.uid
+        self.book.say(row, why, node_uid=uid, news=decide.news_of(state, why))
         if state.drained and before.phase != status.phase:
             self.book.succeeded(row)
 

@@ -84,6 +84,14 @@ def standing(name: str, state: DrainState) -> Why:
     )
 
 
+def news_of(state: DrainState, why: Why) -> Why:
+    """What is new about it for whoever is told each change: that one more has left is not."""
+    if why.code not in (DrainReason.Draining.name, DrainReason.DrainBlocked.name):
+        return why
+    first = state.blockers[0].why.sentence if state.blockers else ""
+    return Why(why.code, first)
+
+
 def told(
     before: MaintenanceStatus,
     state: DrainState,

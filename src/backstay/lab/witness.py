@@ -288,6 +288,7 @@ class Witness:
         self.maintenances.restored(kept, self._now())
         for running in self.truth.running():
             self._note_forgotten(running)
+        self._note_revived()
 
     def _note_lost_words(self) -> None:
         """What nobody has ever said, as the restored API has it, and what was never taken back."""
@@ -304,6 +305,16 @@ class Witness:
         pod = self.stored(PODS.label, running.name, running.namespace)
         if pod is None or pod["metadata"]["uid"] != running.uid:
             self._removed.setdefault(running.uid, Removed(False, False, True))
+
+    def _note_revived(self) -> None:
+        """Whoever restored the API has kubelets start anew what had ended since the backup, be it
+        that its guest had moved elsewhere."""
+        runs = {each.uid for each in self.truth.running()}
+        on = {name for name, node in self.machines.items() if node.boot_id is not None}
+        for pod in (stored.object for stored in self.store.all(PODS.label)):
+            uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase")
+            if uid not in runs and phase == "Running" and pod["spec"].get("nodeName") in on:
+                self._removed.setdefault(uid, Removed(False, False, True))
 
     # What ours could know when something left
 

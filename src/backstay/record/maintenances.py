@@ -88,12 +88,15 @@ class MaintenanceBook:
         self.writes += 1
         self._written[row.uid] = status
 
-    def say(self, row: MaintenanceRow, why: Why, *, node_uid: str = "") -> None:
-        """Of the maintenance and of its node, once until something else is said."""
-        last = self._said.get(row.uid)
-        if last is not None and same_why(last, why):
+    def say(
+        self, row: MaintenanceRow, why: Why, *, node_uid: str = "", news: Why | None = None
+    ) -> None:
+        """Of the maintenance and of its node, once until something else is said; ``news`` is what
+        is new about it, where that is not all of it."""
+        last, news = self._said.get(row.uid), news or why
+        if last is not None and same_why(last, news):
             return
-        self._said[row.uid] = why
+        self._said[row.uid] = news
         message = f"{why.sentence} NEXT: {why.next}" if why.next else why.sentence
         kind: EventType = "Warning" if is_alarming(why) else "Normal"
         for about in _about(row, node_uid):
