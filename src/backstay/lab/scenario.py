@@ -28,7 +28,7 @@ what there is, what happens to it and when, and what is expected at the end::
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -37,6 +37,7 @@ import yaml
 
 from backstay.lab.linstor_spec import USUAL_CLASS, LinstorSpec, What
 from backstay.lab.power_spec import TIMED, BmcsSpec, How
+from backstay.lab.verbs import MOVING_VERBS, NEEDS, OF_FIELDS, OF_PARTS, VM_VERBS
 from backstay.lab.verbs import After as After
 from backstay.lab.verbs import Do as Do
 from backstay.model.policy import Mode
@@ -196,12 +197,6 @@ VIRT_CONTROLLER = "virt-controller"
 API_SERVER = "api"
 """What a node can host besides controllers of ours."""
 
-_MOVING_VERBS = frozenset({
-    Do.MIGRATE, Do.KILL_SOURCE, Do.KILL_TARGET, Do.PLUG_DISK, Do.CANCEL_MIGRATION,
-    Do.DELETE_GUEST, Do.SAY_FAILED,
-})  # fmt: skip
-"""They are about VMs, too."""
-
 LEADER = "leader"
 """Whichever of our controllers leads at zero; a step can name it instead of ``backstay-1``."""
 
@@ -212,62 +207,6 @@ PROGRAMS = (
     "csi-attacher",
     "virt-controller",
 )
-
-_VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES})
-_CALICO_VERBS = frozenset({Do.TAKE_ADDRESS, Do.WRITE_BLOCKS})
-_BETWEEN_TWO = frozenset({
-    Do.CUT_REPLICATION, Do.MUTE_REPLICATION, Do.MEND_REPLICATION, Do.ALLOW_TWO_BETWEEN,
-})  # fmt: skip
-_OF_SATELLITES = frozenset({
-    Do.STOP_SATELLITE, Do.START_SATELLITE, Do.EVICT_SATELLITE, Do.STAY_ONLINE, Do.FREE_REPLICA,
-    Do.SERVE_EXPORTS,
-})  # fmt: skip
-_MAINTENANCE_VERBS = frozenset({Do.MAINTAIN, Do.END_MAINTENANCE})
-_LINSTOR_VERBS = _BETWEEN_TWO | _OF_SATELLITES | {Do.LINSTOR}
-_POWER_VERBS = frozenset({Do.BMC, Do.SWITCH_OFF, Do.SWITCH_ON})
-
-_OF_PARTS = {
-    "calico": _CALICO_VERBS, "maintenance": _MAINTENANCE_VERBS, "linstor": _LINSTOR_VERBS,
-    "bmcs": _POWER_VERBS,
-}  # fmt: skip
-"""What a scenario must have for these to make sense."""
-
-_OF_FIELDS: Mapping[str, frozenset[Do]] = {
-    "how": frozenset({Do.BMC}), "what": frozenset({Do.LINSTOR}), "peer": _BETWEEN_TWO,
-    "config": frozenset({Do.CONFIGURE}),
-}  # fmt: skip
-"""What a step has if it is one of these, and else not."""
-
-_NEEDS: Mapping[Do, str] = {
-    **dict.fromkeys(
-        (
-            Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API,
-            Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
-            Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.FENCE, Do.CORDON,
-            Do.UNCORDON, Do.EXCLUDE, Do.MAINTAIN, Do.END_MAINTENANCE, Do.FLAP, Do.SLOW_DOWN,
-            Do.SET_CLOCK, *_BETWEEN_TWO, *_OF_SATELLITES, *_POWER_VERBS, Do.PUT_IN_MAINTENANCE,
-            Do.TAKE_OUT_OF_MAINTENANCE,
-        ),
-        "node",
-    ),
-    **dict.fromkeys(
-        (
-            Do.KILL_CONTROLLER, Do.START_CONTROLLER, Do.PAUSE_CONTROLLER, Do.RESUME_CONTROLLER,
-            Do.CUT_CONTROLLER, Do.HEAL_CONTROLLER, Do.SKEW_CONTROLLER, Do.FIREWALL,
-        ),
-        "controller",
-    ),
-    **dict.fromkeys((*_MOVING_VERBS, Do.EVICT), "workload"),
-    **dict.fromkeys((Do.KILL_PROGRAM, Do.START_PROGRAM), "program"),
-    **dict.fromkeys(
-        (
-            Do.DELETE_VM, Do.STOP_VM, Do.DELETE_BUDGET, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT,
-            Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES,
-        ),
-        "workload",
-    ),
-}  # fmt: skip
-"""Verbs that are not in here are about the whole cluster."""
 
 
 class Step(_Part, frozen=True, kw_only=True):
@@ -292,7 +231,7 @@ class Step(_Part, frozen=True, kw_only=True):
     @property
     def about(self) -> str:
         """The name of what it happens to; empty for the whole cluster."""
-        field = _NEEDS.get(self.do, "")
+        field = NEEDS.get(self.do, "")
         return str(getattr(self, field)) if field else ""
 
     @property
@@ -545,7 +484,7 @@ def _each_once(field: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
-    needed = _NEEDS.get(step.do, "")
+    needed = NEEDS.get(step.do, "")
     known = {
         "node": scenario.nodes,
         "controller": (LEADER, *scenario.controller_names),
@@ -564,7 +503,7 @@ def _wrong_step(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
     if not 0 <= step.at <= scenario.until:
         yield "at", f"it is to be between 0 and the end, which is at {scenario.until:g}"
     yield from _wrong_numbers(step)
-    if step.do in _MOVING_VERBS and step.workload not in {v.name for v in scenario.workloads.vms}:
+    if step.do in MOVING_VERBS and step.workload not in {v.name for v in scenario.workloads.vms}:
         yield "workload", f"{step.workload} is no VM"
     if step.program == VIRT_CONTROLLER and scenario.hosts_of(VIRT_CONTROLLER):
         yield "program", "virt-controller is on nodes here: do it to one of them"
@@ -583,12 +522,12 @@ def _wrong_numbers(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_verb(step: Step, scenario: Scenario) -> Iterator[tuple[str, str]]:
-    if step.do in _VM_VERBS and step.workload not in {vm.name for vm in scenario.workloads.vms}:
+    if step.do in VM_VERBS and step.workload not in {vm.name for vm in scenario.workloads.vms}:
         yield "workload", f"{step.workload} is no VM"
-    for part, verbs in _OF_PARTS.items():
+    for part, verbs in OF_PARTS.items():
         if step.do in verbs and getattr(scenario, part) in (None, False):
             yield "do", f"{step.do} needs {part}"
-    for field, verbs in _OF_FIELDS.items():
+    for field, verbs in OF_FIELDS.items():
         given = bool(getattr(step, field))
         if given is not (step.do in verbs):
             yield field, f"{step.do} {'has none' if given else 'needs one'}"

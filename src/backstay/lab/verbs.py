@@ -1,10 +1,11 @@
 """Verbs: what can happen in a scenario, and what of ours a step can wait for."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
 class Do(StrEnum):
-    """What can happen. ``scenario.py`` says which field each of them is about."""
+    """What can happen. ``NEEDS`` says which field each of them is about."""
 
     KILL = "kill"
     BOOT = "boot"
@@ -183,3 +184,68 @@ OF_FAILOVERS = (
 OF_DRAINS = (After.CORDON, After.EVICTION, After.DRAINED, After.UNCORDON)
 OF_POWER = (After.OFF, After.ON)
 """What is done through BMCs."""
+
+
+# What each verb is about
+
+MOVING_VERBS = frozenset({
+    Do.MIGRATE, Do.KILL_SOURCE, Do.KILL_TARGET, Do.PLUG_DISK, Do.CANCEL_MIGRATION,
+    Do.DELETE_GUEST, Do.SAY_FAILED,
+})  # fmt: skip
+"""They are about VMs, too."""
+
+VM_VERBS = frozenset({Do.DELETE_VM, Do.STOP_VM, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES})
+_CALICO_VERBS = frozenset({Do.TAKE_ADDRESS, Do.WRITE_BLOCKS})
+_BETWEEN_TWO = frozenset({
+    Do.CUT_REPLICATION, Do.MUTE_REPLICATION, Do.MEND_REPLICATION, Do.ALLOW_TWO_BETWEEN,
+})  # fmt: skip
+_OF_SATELLITES = frozenset({
+    Do.STOP_SATELLITE, Do.START_SATELLITE, Do.EVICT_SATELLITE, Do.STAY_ONLINE, Do.FREE_REPLICA,
+    Do.SERVE_EXPORTS,
+})  # fmt: skip
+_MAINTENANCE_VERBS = frozenset({Do.MAINTAIN, Do.END_MAINTENANCE})
+_LINSTOR_VERBS = _BETWEEN_TWO | _OF_SATELLITES | {Do.LINSTOR}
+_POWER_VERBS = frozenset({Do.BMC, Do.SWITCH_OFF, Do.SWITCH_ON})
+
+OF_PARTS = {
+    "calico": _CALICO_VERBS, "maintenance": _MAINTENANCE_VERBS, "linstor": _LINSTOR_VERBS,
+    "bmcs": _POWER_VERBS,
+}  # fmt: skip
+"""What a scenario must have for these to make sense."""
+
+OF_FIELDS: Mapping[str, frozenset[Do]] = {
+    "how": frozenset({Do.BMC}), "what": frozenset({Do.LINSTOR}), "peer": _BETWEEN_TWO,
+    "config": frozenset({Do.CONFIGURE}),
+}  # fmt: skip
+"""What a step has if it is one of these, and else not."""
+
+NEEDS: Mapping[Do, str] = {
+    **dict.fromkeys(
+        (
+            Do.KILL, Do.BOOT, Do.FREEZE, Do.THAW, Do.CUT, Do.CUT_OUT, Do.CUT_IN, Do.CUT_API,
+            Do.HEAL, Do.KILL_KUBELET, Do.START_KUBELET, Do.CONFIRM, Do.WITHDRAW, Do.DELETE_NODE,
+            Do.REMOVE_TAINT, Do.PUT_OUT, Do.REMEDIATE, Do.PUT_BACK, Do.FENCE, Do.CORDON,
+            Do.UNCORDON, Do.EXCLUDE, Do.MAINTAIN, Do.END_MAINTENANCE, Do.FLAP, Do.SLOW_DOWN,
+            Do.SET_CLOCK, *_BETWEEN_TWO, *_OF_SATELLITES, *_POWER_VERBS, Do.PUT_IN_MAINTENANCE,
+            Do.TAKE_OUT_OF_MAINTENANCE,
+        ),
+        "node",
+    ),
+    **dict.fromkeys(
+        (
+            Do.KILL_CONTROLLER, Do.START_CONTROLLER, Do.PAUSE_CONTROLLER, Do.RESUME_CONTROLLER,
+            Do.CUT_CONTROLLER, Do.HEAL_CONTROLLER, Do.SKEW_CONTROLLER, Do.FIREWALL,
+        ),
+        "controller",
+    ),
+    **dict.fromkeys((*MOVING_VERBS, Do.EVICT), "workload"),
+    **dict.fromkeys((Do.KILL_PROGRAM, Do.START_PROGRAM), "program"),
+    **dict.fromkeys(
+        (
+            Do.DELETE_VM, Do.STOP_VM, Do.DELETE_BUDGET, Do.FORCE_DELETE, Do.PROTECT, Do.UNPROTECT,
+            Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES,
+        ),
+        "workload",
+    ),
+}  # fmt: skip
+"""Verbs that are not in here are about the whole cluster."""

@@ -30,6 +30,7 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS, CONFIRMATIONS, INCIDENT
 from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.apis.storage import CLAIMS
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.inbound import asked_of_kubevirt, body_of, is_dry
 from backstay.lab.knocks import Knocks
 from backstay.lab.looks import Look, Looks
 from backstay.lab.maintenances import Maintenances
@@ -204,8 +205,8 @@ class Witness:
         self.calls += 1
         target = self._target(inbound)
         if target is None:
-            if (asked := _of_kubevirt(inbound, user, self._now())) is not None:
-                self._tell(asked)
+            if (of_kubevirt := asked_of_kubevirt(inbound)) is not None:
+                self._tell(self._asked(inbound, user, *of_kubevirt))
         elif inbound.method in _CHANGES:
             return self._carry_out(inbound, user, target, self._api)
         else:
@@ -215,11 +216,7 @@ class Witness:
     async def _carry_out(
         self, inbound: Inbound, user: str, target: Target, api: ApiServer
     ) -> Answer:
-        now, sent, body = self._now(), left_at(), _body(inbound)
-        asked = Asked(
-            now, now if sent is None else sent, user, inbound.method, target.info.storage,
-            target.key, target.subresource, body, _is_dry(inbound, body),
-        )  # fmt: skip
+        asked = self._asked(inbound, user, target.info.storage, target.key, target.subresource)
         self._tell(asked)
         self._asking = asked
         try:
@@ -227,6 +224,15 @@ class Witness:
             return await api.handle(inbound)
         finally:
             self._asking = None
+
+    def _asked(
+        self, inbound: Inbound, user: str, storage: str, key: Key, subresource: str
+    ) -> Asked:
+        now, sent, body = self._now(), left_at(), body_of(inbound)
+        return Asked(
+            now, now if sent is None else sent, user, inbound.method, storage, key, subresource,
+            body, is_dry(inbound, body),
+        )  # fmt: skip
 
     # What BMCs tell
 
@@ -553,18 +559,6 @@ def _owns_taints(entry: Json) -> bool:
     return "f:taints" in (entry.get("fieldsV1") or {}).get("f:spec", {})
 
 
-def _of_kubevirt(inbound: Inbound, user: str, now: float) -> Asked | None:
-    """What virt-api is asked to do with a guest, which is no object of the API's own."""
-    match inbound.path.strip("/").split("/"):
-        case ["apis", "subresources.kubevirt.io", _, "namespaces", namespace, plural, name, *verb]:
-            sent = left_at()
-            return Asked(
-                now, now if sent is None else sent, user, inbound.method,
-                f"{plural}.kubevirt.io", (namespace, name), "/".join(verb), _body(inbound),
-            )  # fmt: skip
-    return None
-
-
 def workload_of(pod: Running | Entry) -> str:
     """What runs in it: ``shop/till`` for a pod of that name, and for the launcher of such a VM."""
     return _workload(pod.namespace, pod.name)
@@ -592,16 +586,3 @@ def _writes_to_host(pod: Json) -> bool:
     }
     volumes = spec.get("volumes") or ()
     return any("hostPath" in volume and volume["name"] in written for volume in volumes)
-
-
-def _is_dry(inbound: Inbound, body: Json) -> bool:
-    options = (body.get("deleteOptions") or {}).get("dryRun") or body.get("dryRun")
-    return bool(options) or "dryRun=All" in inbound.query
-
-
-def _body(inbound: Inbound) -> Json:
-    try:
-        body = msgspec.json.decode(inbound.body or b"{}")
-    except msgspec.DecodeError:
-        return {}
-    return body if isinstance(body, dict) else {}
