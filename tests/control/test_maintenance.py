@@ -65,7 +65,9 @@ def test_a_node_is_cordoned_and_drained_and_given_back() -> None:
         assert {"BeginMaintenance", "SucceedMaintenance", "RemovedMaintenance"} <= {
             *await events(s, "maintain-n1")
         }
-        assert "UncordonNode" in await events(s, "n1")
+        told = await events(s, "n1")
+        assert "UncordonNode" in told
+        assert told.count("MaintenanceBegun") == told.count("MaintenanceEnded") == 1
 
     play(scene)
 
