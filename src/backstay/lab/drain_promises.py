@@ -9,7 +9,8 @@
 * **GivesBack** (I10). A minute after the last maintenance of a node nothing is on it that one of
   ours has put there, whether or not we are armed.
 * **LastCopy** (I8). No maintenance is said to have succeeded while its node has the last copy of a
-  volume that is up to date. LINSTOR hears of what becomes of a copy a moment later.
+  volume that is up to date, and none goes on saying so for a minute after it was left with it.
+  LINSTOR hears of what becomes of a copy a moment later.
 
 What may leave is told by what budgets say of themselves, and by what KubeVirt says of its guests.
 """
@@ -28,6 +29,7 @@ from backstay.lab.policy_rules import OURS, owner_of
 from backstay.lab.terms import NOBODYS, term_of
 from backstay.lab.witness import OUR_LEASE, Committed, Happening, Witness
 from backstay.sim.api.label_selectors import selects
+from backstay.sim.api.store import Commit
 from backstay.sim.linstor.replicas import Kind, Replica, Resource
 from backstay.sim.linstor.storage import Linstor
 
@@ -35,7 +37,9 @@ Json = Mapping[str, Any]
 _Waits: TypeAlias = tuple[str, str]
 """What is waited for, and the uid of what it is about."""
 
-GIVES_BACK = "GivesBack"
+_NAMES = {"stayed": "GivesBack", "copy": LAST_COPY}
+"""Of the promises that are not kept, by what is waited for; all others are of one."""
+
 _BUDGETS = "poddisruptionbudgets.policy"
 _BOUND = 60.0
 """Seconds in which it must have happened."""
@@ -54,10 +58,13 @@ _SUCCEEDED = "Succeeded"
 class DrainsEnd:
     """See the module."""
 
-    def __init__(self, witness: Witness, *, factor: float = 1.0) -> None:
+    def __init__(
+        self, witness: Witness, *, linstor: Linstor | None = None, factor: float = 1.0
+    ) -> None:
         self.about = About(commits=frozenset({LEASES.label}))
         self.due = 0.0
         self._witness = witness
+        self._linstor = linstor
         self._factor = factor
         self._renewed_at = float("-inf")
         self._term = NOBODYS
@@ -67,7 +74,7 @@ class DrainsEnd:
         """Of each object nothing is told twice."""
 
     def look(self, happening: Happening) -> Iterator[tuple[str, str]]:
-        if isinstance(happening, Committed) and happening.commit.after.key == OUR_LEASE:
+        if isinstance(happening, Committed) and _is_our_lease(happening.commit):
             lease = happening.commit
             term = NOBODYS if lease.deleted else term_of(lease.after.object)
             if term != self._term or happening.at - self._renewed_at > _LEADS * self._factor:
@@ -86,7 +93,7 @@ class DrainsEnd:
             bound = _NAMED if each[0] == "named" else _BOUND
             if now - self._since[each] > bound * self._factor and each not in self._told:
                 self._told.add(each)
-                yield GIVES_BACK if each[0] == "stayed" else DRAIN_ENDS, sentence
+                yield _NAMES.get(each[0], DRAIN_ENDS), sentence
 
     def _nobody_leads(self, now: float) -> bool:
         """Or what was known is gone: the API was restored."""
@@ -137,6 +144,7 @@ class DrainsEnd:
                 yield ("ends", meta["uid"]), f"the maintenance of {name} was ended, and is not over"
             elif node is not None:
                 yield from self._left(maintenance, node)
+                yield from self._said_too_much(maintenance)
 
     def _that_count(self) -> Iterator[Json]:
         """Of several for one node the oldest does; what was ended is to be over in any case."""
@@ -169,6 +177,21 @@ class DrainsEnd:
         if not left and not status.get("blockers") and status.get("phase") != _SUCCEEDED:
             yield ("said", uid), f"nothing is left on {name}, and its drain is not said to be over"
 
+    def _said_too_much(self, maintenance: Json) -> Iterator[tuple[_Waits, str]]:
+        """That the node may go down, which was so when it was said."""
+        resources = {} if self._linstor is None else self._linstor.drbd.resources
+        node, uid = maintenance["spec"]["nodeName"], maintenance["metadata"]["uid"]
+        for name, resource in resources.items():
+            if (
+                _phase(maintenance) == _SUCCEEDED
+                and node in resource.replicas
+                and _is_last(resource, node)
+            ):
+                yield (
+                    ("copy", f"{uid} {name}"),
+                    f"{node} is said to be drained, and was left with the last copy of {name}",
+                )
+
     def _pods(self, node: str) -> Iterator[Json]:
         for stored in self._witness.store.all(PODS.label):
             if node_of(stored.object) == node:
@@ -196,6 +219,10 @@ class DrainsEnd:
         ]
         allowed = [(each.get("status") or {}).get("disruptionsAllowed", 0) > 0 for each in budgets]
         return len(budgets) <= 1 and all(allowed)
+
+
+def _is_our_lease(commit: Commit) -> bool:
+    return commit.storage == LEASES.label and commit.after.key == OUR_LEASE
 
 
 def _age(maintenance: Json) -> tuple[str, str]:

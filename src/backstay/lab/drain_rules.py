@@ -8,8 +8,9 @@ before that.
 * **Pdb**: what lives on a node that lives is taken from it by an eviction that the API let through,
   and in no other way; with its grace, against no budget, by its uid, and only where a
   NodeMaintenance asks for that very node.
-* **GivesBack**: cordon, taint and label are taken off only where one of ours has put them on. (That
-  none of ours is left behind is a promise: ``drain_promises.py``.)
+* **GivesBack**: cordon, taint and label are taken off only where one of ours has put them on, and
+  where nobody else asks for a maintenance of that node. (That none of ours is left behind is a
+  promise: ``drain_promises.py``.)
 * **NoHealthyGuestStopped**: a guest that could be moved live is not stopped.
 * **TaintBeforeRemoval**: nothing is evicted from a node to which it could come back.
 """
@@ -178,9 +179,13 @@ def gives_back(happening: Happening, witness: Witness) -> str | None:
     node, known = commit.after.key[1], witness.maintenances
     taken = parts_on(commit.before.object) - parts_on(commit.after.object)
     others = [part for part in taken if known.was_put_by_us(node, part) is False]
-    if not others:
-        return None
-    return f"the {' and the '.join(sorted(others))} of {node} went, which others had put on"
+    if others:
+        return f"the {' and the '.join(sorted(others))} of {node} went, which others had put on"
+    # What nobody had heard of yet when it left is none.
+    before = happening.by.sent - SLACK * witness.factor
+    if taken and known.is_asked_for_all_along(node, before, happening.at):
+        return f"{node} was given back, and somebody still asks for its maintenance"
+    return None
 
 
 def _finalizers(obj: Json) -> list[str]:

@@ -62,7 +62,7 @@ class Inspector:
         self._thorough = thorough
         self._watchful: tuple[Watchful, ...] = (
             Patience(witness, factor=factor),
-            DrainsEnd(witness, factor=factor),
+            DrainsEnd(witness, linstor=linstor, factor=factor),
             *([] if linstor is None else _of_drbd(witness, linstor, factor)),
         )
         self._promises: tuple[Promise, ...] = (

@@ -13,9 +13,9 @@ NothingTerminating  within 60 s nothing is left of what we marked, or of what be
 HoldsAreTold        70 s after a node fell silent, or was given something while it was, or somebody
                     deleted what was told of it, an open incident speaks of everything that it ran
 NoActionLoops       the same deed is not done more than ten times a minute
-DrainEnds, LastCopy  of the maintenance of nodes: ``drain_promises.py``
 ==================  =============================================================================
 
+What is promised of nodes in maintenance (DrainEnds, LastCopy) is kept in ``drain_promises.py``.
 ``Flight`` is E1, SameDecision: every decision that was recorded is made again, and comes out alike.
 """
 

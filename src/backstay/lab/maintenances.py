@@ -100,6 +100,13 @@ class Maintenances:
             for each in self._asking.values()
         )
 
+    def is_asked_for_all_along(self, node: str, since: float, until: float) -> bool:
+        """Whether one and the same wish lasted from the one moment to the other."""
+        return any(
+            each.node == node and each.since <= since and until < each.until
+            for each in self._asking.values()
+        )
+
     def was_asked_for(self, node: str) -> bool:
         """Whether somebody ever did."""
         return any(each.node == node for each in self._asking.values())

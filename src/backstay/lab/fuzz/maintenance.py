@@ -12,6 +12,7 @@ import msgspec
 from backstay.lab.fuzz.scene import LONGEST, Scene, Story, Weighted, rounded, step, weighted
 from backstay.lab.linstor_spec import USUAL_CLASS, LinstorClass, LinstorSpec
 from backstay.lab.scenario import (
+    USUAL_GRACE,
     Budget,
     Claim,
     Deployment,
@@ -40,10 +41,12 @@ _GUESTS: Weighted[dict[str, object]] = [
 
 
 def world(dice: Chance) -> Scenario:
-    """A guest that can be moved and one that perhaps cannot, sets with budgets, one of them with a
-    volume of which there are two copies, and what a DaemonSet has everywhere."""
+    """A guest that can be moved and one that perhaps cannot, sets with budgets, one of them perhaps
+    without a grace period and one with a volume of which there are two copies, and what a DaemonSet
+    has everywhere."""
     other = Vm(name="vm-2", node=_FIRST)
     limit = dice.pick((Budget(min_available=1), Budget(max_unavailable=1)))
+    grace = 0 if dice.happens(0.3) else USUAL_GRACE
     return Scenario(
         name="",
         question="",
@@ -59,7 +62,7 @@ def world(dice: Chance) -> Scenario:
                 msgspec.structs.replace(other, **weighted(dice, _GUESTS)),
             ),
             stateful_sets=(
-                StatefulSet(name="db", node=_FIRST, replicas=2, budget=limit),
+                StatefulSet(name="db", node=_FIRST, replicas=2, budget=limit, grace=grace),
                 StatefulSet(
                     name=_STUCK,
                     node=_FIRST,
