@@ -7,8 +7,10 @@ import msgspec
 import pytest
 import yaml
 
+from backstay.apis import core
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.kube.client import KubeClient
+from backstay.kube.resource import NODES
 from backstay.record.devices import read_devices
 from backstay.seam.real import open_seams
 from backstay.seam.serve import Answer
@@ -23,9 +25,9 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 class Wired(Bmc):
     """A BMC that the power of a node really hangs on."""
 
-    def __init__(self, scene: RealScene) -> None:
+    def __init__(self, scene: RealScene, uuid: str) -> None:
         super().__init__()
-        self.uuid = scene.victim.name
+        self.uuid = uuid
         self._node = scene.victim
 
     def _reset(self, kind: str) -> Answer:
@@ -49,7 +51,9 @@ async def scene(
 async def test_a_node_that_stands_still_is_switched_off_and_comes_back_clean(
     scene: RealScene, client: KubeClient, tmp_path: Path
 ) -> None:
-    bmc, victim = Wired(scene), scene.victim.name
+    victim = scene.victim.name
+    live = core.node_row((await client.get(NODES, victim)).into(core.Node))
+    bmc = Wired(scene, live.system_uuid)
     async with open_seams() as seams:
         listener = await seams.serve.listen(bmc.handle, host="127.0.0.1", port=0)
         login = {"address": listener.url.rstrip("/"), "username": USER, "password": PASSWORD}

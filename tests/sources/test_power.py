@@ -20,9 +20,9 @@ SURVEY = 300.0
 
 
 class Told:
-    """Devices that say what they were told to say."""
+    """Devices that say what they were told to say, and otherwise what is so (``names``)."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Callable[[str], str]) -> None:
         self.asked: list[str] = []
         self.at_once = 0
         self.on: bool | None = True
@@ -31,6 +31,7 @@ class Told:
         self.known = frozenset({"n1", "n2"})
         self.wrong: tuple[str, ...] = ()
         self.takes = 0.1
+        self._names = names
         self._under_way = 0
 
     def nodes(self) -> frozenset[str]:
@@ -48,7 +49,8 @@ class Told:
         self._under_way -= 1
         if node in self.failing:
             raise PowerFailed("it cannot be reached (TimedOut)")
-        return PowerReading(on=on, uuid=self.uuids.get(node, node), detail="its power is told")
+        uuid = self.uuids.get(node) or self._names(node)
+        return PowerReading(on=on, uuid=uuid, detail="its power is told")
 
     async def switch_off(self, node: str, *, not_after: float) -> None:
         raise AssertionError("a source switches nothing")
@@ -60,7 +62,7 @@ class Told:
 class Watching:
     def __init__(self, client: KubeClient, tasks: Tasks) -> None:
         self.client = client
-        self.devices = Told()
+        self.devices = Told(self.machine)
         self.heard: list[str] = []
         self.nodes = NodeSource(
             client, rng=Chance(1, "nodes"), interval=2.0, window=22.0, on_look=lambda: None
@@ -69,6 +71,11 @@ class Watching:
         self.source.subscribe(self.heard.append)
         self.tasks = tasks
         tasks.spawn(self.nodes.run(), name="nodes")
+
+    def machine(self, node: str) -> str:
+        """Which one its kubelet says that it is."""
+        facts = self.nodes.facts(node)
+        return "" if facts is None else facts.system_uuid
 
     def run(self) -> None:
         self.tasks.spawn(self.source.run(), name="power")
@@ -216,7 +223,7 @@ def test_another_boot_has_nothing_said_of_it() -> None:
 
 def test_the_device_of_another_machine_is_not_taken_for_that_of_the_node() -> None:
     async def scene(seen: Watching) -> None:
-        seen.devices.uuids = {"n1": "n2"}
+        seen.devices.uuids = {"n1": seen.machine("n2")}
         await seen.watch()
         assert seen.said is not None
         assert not seen.said.identified
@@ -227,7 +234,7 @@ def test_the_device_of_another_machine_is_not_taken_for_that_of_the_node() -> No
 
 def test_where_two_nodes_name_one_machine_its_device_is_that_of_neither() -> None:
     async def scene(seen: Watching) -> None:
-        status = {"status": {"nodeInfo": {"systemUUID": "n1"}}}
+        status = {"status": {"nodeInfo": {"systemUUID": seen.machine("n1")}}}
         await seen.client.merge_patch(NODES, "n2", status, subresource="status")
         await asyncio.sleep(1)
         await seen.watch()

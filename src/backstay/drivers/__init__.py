@@ -1,2 +1,2 @@
-"""Other systems, spoken to over the seams: what a machine's provider knows of it, and what LINSTOR
-knows of volumes."""
+"""Other systems, spoken to over the seams: what a machine's provider knows of it, what its power
+hangs on, and what LINSTOR knows of volumes."""
