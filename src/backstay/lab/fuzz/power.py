@@ -99,8 +99,7 @@ def is_cut_off(scene: Scene) -> Iterator[Step]:
             yield step(at + dice.between(1, 40), Do.HEAL, node=node)
         case 3:
             yield scene.in_our_midst(step(at, Do.HEAL, node=node))
-    if dice.happens(0.5):
-        yield step(5, Do.HEAL, node=node, after=After.ON)
+    yield step(5, Do.HEAL, node=node, after=After.ON)
 
 
 def _trouble(scene: Scene, node: str, *, at: float) -> Step:
@@ -116,7 +115,7 @@ def is_not_switched(scene: Scene) -> Iterator[Step]:
     yield step(0, Do.BMC, node=node, how=How.STUCK)
     yield from _lost(scene, node)
     if dice.happens(0.5):
-        yield step(dice.between(60, 80), Do.BMC, node=node, how=How.WELL)
+        yield step(5, Do.BMC, node=node, how=How.WELL, after=After.OFF)
 
 
 def is_mistaken_for_another(scene: Scene) -> Iterator[Step]:
@@ -165,7 +164,9 @@ def is_worked_at(scene: Scene) -> Iterator[Step]:
     yield step(0, Do.PUT_IN_MAINTENANCE, node=node)
     yield from _lost(scene, node)
     if dice.happens(0.5):
-        yield step(dice.between(50, 70), Do.TAKE_OUT_OF_MAINTENANCE, node=node)
+        yield step(
+            dice.between(20, 60), Do.TAKE_OUT_OF_MAINTENANCE, node=node, after=After.INCIDENT
+        )
 
 
 def has_the_last_copy(scene: Scene) -> Iterator[Step]:
