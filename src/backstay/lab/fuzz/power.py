@@ -164,9 +164,7 @@ def is_worked_at(scene: Scene) -> Iterator[Step]:
     yield step(0, Do.PUT_IN_MAINTENANCE, node=node)
     yield from _lost(scene, node)
     if dice.happens(0.5):
-        yield step(
-            dice.between(20, 60), Do.TAKE_OUT_OF_MAINTENANCE, node=node, after=After.INCIDENT
-        )
+        yield step(dice.between(50, 70), Do.TAKE_OUT_OF_MAINTENANCE, node=node)
 
 
 def has_the_last_copy(scene: Scene) -> Iterator[Step]:
@@ -185,6 +183,7 @@ def a_request_is_held_up(scene: Scene) -> Iterator[Step]:
     yield step(0, Do.BMC, node=node, how=How.HOLDS_UP, seconds=rounded(dice.between(14, 16.5)))
     yield step(dice.between(0, 3), Do.CUT, node=node)
     yield step(1, Do.SWITCH_OFF, node=node, after=After.INTENT)
+    yield step(5, Do.HEAL, node=node, after=After.ON)
 
 
 STORIES = [
