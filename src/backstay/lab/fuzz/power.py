@@ -99,8 +99,7 @@ def is_cut_off(scene: Scene) -> Iterator[Step]:
             yield step(at + dice.between(1, 40), Do.HEAL, node=node)
         case 3:
             yield scene.in_our_midst(step(at, Do.HEAL, node=node))
-    if dice.happens(0.5):
-        yield step(5, Do.HEAL, node=node, after=After.ON)
+    yield step(5, Do.HEAL, node=node, after=After.ON)
 
 
 def _trouble(scene: Scene, node: str, *, at: float) -> Step:
@@ -116,7 +115,7 @@ def is_not_switched(scene: Scene) -> Iterator[Step]:
     yield step(0, Do.BMC, node=node, how=How.STUCK)
     yield from _lost(scene, node)
     if dice.happens(0.5):
-        yield step(dice.between(60, 80), Do.BMC, node=node, how=How.WELL)
+        yield step(5, Do.BMC, node=node, how=How.WELL, after=After.OFF)
 
 
 def is_mistaken_for_another(scene: Scene) -> Iterator[Step]:
@@ -184,6 +183,7 @@ def a_request_is_held_up(scene: Scene) -> Iterator[Step]:
     yield step(0, Do.BMC, node=node, how=How.HOLDS_UP, seconds=rounded(dice.between(14, 16.5)))
     yield step(dice.between(0, 3), Do.CUT, node=node)
     yield step(1, Do.SWITCH_OFF, node=node, after=After.INTENT)
+    yield step(5, Do.HEAL, node=node, after=After.ON)
 
 
 STORIES = [

@@ -70,7 +70,7 @@ THEMES: tuple[Theme, ...] = (
     Theme(
         "deaths", 1, worlds.mixed,
         [
-            (3, deaths.dies_for_good), (2, deaths.second_dies_for_good), (3, deaths.first_dies),
+            (1, deaths.dies_for_good), (1, deaths.second_dies_for_good), (1, deaths.first_dies),
             (1, deaths.second_dies), (1, deaths.node_dies),
         ],
         patience=0.5,
@@ -100,10 +100,10 @@ THEMES: tuple[Theme, ...] = (
         ],
     ),
     Theme(
-        "leaders", 2, worlds.of_two,
+        "leaders", 1, worlds.of_two,
         [
-            (3, leaders.helper_dies_too), (2, leaders.helper_stands_still),
-            (2, leaders.helper_wakes_up_deposed), (3, leaders.lease_is_lost),
+            (1, leaders.helper_dies_too), (1, leaders.helper_stands_still),
+            (2, leaders.helper_wakes_up_deposed), (1, leaders.lease_is_lost),
         ],
         patience=0.4,
     ),
@@ -113,7 +113,7 @@ THEMES: tuple[Theme, ...] = (
         patience=0.4,
     ),
     Theme(
-        "a restored API", 1, worlds.of_two,
+        "a restored API", 2, worlds.of_two,
         [(2, leaders.api_is_restored), (3, leaders.restored_while_one_is_away)],
     ),
     Theme(
@@ -204,5 +204,5 @@ THEMES: tuple[Theme, ...] = (
         [*maintenance.STORIES, (1, maintenance.amid(FOREIGN))],
     ),
     Theme("power", 2, power.world, power.STORIES, loss=power.LOSS, patience=0.2),
-    Theme("everything", 1, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
+    Theme("everything", 2, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip
