@@ -27,12 +27,20 @@ class Part(StrEnum):
     LABEL = "label"
 
 
+_NONE: frozenset[Part] = frozenset()
+
+
 def parts_on(node: Json) -> frozenset[Part]:
     spec, meta = node.get("spec") or {}, node.get("metadata") or {}
+    taints, cordoned = spec.get("taints"), spec.get("unschedulable")
+    labelled = EXCLUDE in (meta.get("labels") or {})
+    if not (cordoned or taints or labelled):
+        # As almost always, and this is asked of every change of a node.
+        return _NONE
     found = {
-        Part.CORDON: bool(spec.get("unschedulable")),
-        Part.TAINT: any(each["key"] == DRAIN_TAINT for each in spec.get("taints") or ()),
-        Part.LABEL: EXCLUDE in (meta.get("labels") or {}),
+        Part.CORDON: bool(cordoned),
+        Part.TAINT: any(each["key"] == DRAIN_TAINT for each in taints or ()),
+        Part.LABEL: labelled,
     }
     return frozenset(part for part, there in found.items() if there)
 

@@ -17,7 +17,8 @@ from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.kube.resource import CONFIG_MAPS, LEASES, NODES, PODS
 from backstay.lab.addresses import released
 from backstay.lab.cluster import LabCluster
-from backstay.lab.power_rules import asks_for, asks_to_switch
+from backstay.lab.power_rules import asks_for
+from backstay.lab.powers import POWER
 from backstay.lab.scenario import After
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, workload_in, workload_of
 from backstay.model.labels import MAINTENANCE, TAINT
@@ -82,7 +83,7 @@ class Scribe:
             self._committed(happening)
         elif isinstance(happening, Entry):
             self._truth(happening)
-        elif asks_to_switch(happening) and isinstance(happening, Asked):
+        elif isinstance(happening, Asked) and happening.storage == POWER:
             self._asked_to_switch(happening)
         inspector = self._cluster.inspector
         # It was told before us.

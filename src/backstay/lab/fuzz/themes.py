@@ -204,5 +204,5 @@ THEMES: tuple[Theme, ...] = (
         [*maintenance.STORIES, (1, maintenance.amid(FOREIGN))],
     ),
     Theme("power", 2, power.world, power.STORIES, loss=power.LOSS, patience=0.2),
-    Theme("everything", 2, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
+    Theme("everything", 1, worlds.rich, deaths.OF_NODES, others=2, patience=0.4),
 )  # fmt: skip
