@@ -83,7 +83,7 @@ class Scribe:
             self._committed(happening)
         elif isinstance(happening, Entry):
             self._truth(happening)
-        elif isinstance(happening, Asked) and happening.storage == POWER:
+        elif happening.storage == POWER:
             self._asked_to_switch(happening)
         inspector = self._cluster.inspector
         # It was told before us.
