@@ -5,23 +5,15 @@ in one write at the version that was looked at. So nothing that was there before
 ours, whoever dies in between: either all of it stands on the node, or none.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 
 from backstay.act.leave import Leave
+from backstay.act.rewriting import Json, rewrite, taints_of
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import Conflict, NotFound
+from backstay.kube.errors import NotFound
 from backstay.kube.resource import NODES
 from backstay.model.labels import DRAIN_TAINT, EXCLUDE, MAINTENANCE, MANAGER
 from backstay.model.maintenance import Marks, marks_of
-
-_TRIES = 5
-
-Json = dict[str, Any]
-Change = Callable[[Json], Json | None]
-"""From the live node to what is to be patched; None if nothing is."""
 
 
 async def mark(
@@ -57,10 +49,10 @@ async def mark(
             patch["metadata"]["labels"] = {EXCLUDE: "true"}
         if not tainted:
             taint = {"key": DRAIN_TAINT, "effect": "NoSchedule"}
-            patch["spec"]["taints"] = [*_taints(live), taint]
+            patch["spec"]["taints"] = [*taints_of(live), taint]
         return patch
 
-    return await _rewrite(client, node, change, uid=uid, leave=leave)
+    return await rewrite(client, node, change, uid=uid, leave=leave) is True
 
 
 async def give_back(
@@ -83,12 +75,12 @@ async def give_back(
         if marks.label and labelled:
             patch["metadata"]["labels"] = {EXCLUDE: None}
         if marks.taint:
-            left = [taint for taint in _taints(live) if taint["key"] != DRAIN_TAINT]
+            left = [taint for taint in taints_of(live) if taint["key"] != DRAIN_TAINT]
             patch["spec"]["taints"] = left or None
         return patch
 
     try:
-        await _rewrite(client, node, change, uid=None, leave=leave)
+        await rewrite(client, node, change, uid=None, leave=leave)
     except NotFound:
         return None
     return given[0] if given else None
@@ -107,27 +99,6 @@ async def cordon(client: KubeClient, node: str, *, dry_run: bool = False) -> boo
     return True
 
 
-async def _rewrite(
-    client: KubeClient, node: str, change: Change, *, uid: str | None, leave: Leave
-) -> bool:
-    """Whether anything was written. Raises ``NotFound`` if there is no node of that uid."""
-    for attempt in range(1, _TRIES + 1):
-        live = (await client.get(NODES, node)).json()
-        if uid not in (None, live["metadata"]["uid"]):
-            return False
-        patch = change(live)
-        if patch is None:
-            return False
-        try:
-            await client.merge_patch(NODES, node, patch, manager=MANAGER, not_after=leave())
-        except Conflict:
-            if attempt == _TRIES:
-                raise
-        else:
-            return True
-    raise AssertionError("the loop ends by returning or raising")
-
-
 def _patch(live: Json, *, unschedulable: bool | None, marks: Marks | None) -> Json:
     written = None if marks is None else msgspec.json.encode(marks).decode()
     metadata: Json = {
@@ -140,13 +111,9 @@ def _patch(live: Json, *, unschedulable: bool | None, marks: Marks | None) -> Js
 def _stands(live: Json) -> tuple[bool, bool, bool]:
     """Whether cordon, taint and label are there. A label with another value is somebody's own."""
     labels = live["metadata"].get("labels") or {}
-    tainted = any(taint["key"] == DRAIN_TAINT for taint in _taints(live))
+    tainted = any(taint["key"] == DRAIN_TAINT for taint in taints_of(live))
     return bool(live["spec"].get("unschedulable")), tainted, EXCLUDE in labels
 
 
 def _annotations(live: Json) -> dict[str, str]:
     return live["metadata"].get("annotations") or {}
-
-
-def _taints(live: Json) -> list[Json]:
-    return live["spec"].get("taints") or []

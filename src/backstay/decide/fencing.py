@@ -19,14 +19,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from backstay.decide import life as lives
-from backstay.decide import proof
+from backstay.decide import restraint
 from backstay.decide.failover import Decision, Snapshot
 from backstay.decide.policy import terms_of
-from backstay.decide.storm import is_storm, most_down
 from backstay.model.fences import FenceOrder, Fencing
 from backstay.model.node import Life
-from backstay.model.policy import Job, Mode, Ownership, Times
+from backstay.model.policy import Job, Ownership, Times
 from backstay.model.reasons import Reason, Why
 from backstay.model.workload import Volume, Workload
 
@@ -91,64 +89,35 @@ def would_it_help(case: FenceCase) -> Why | None:
 
 
 def is_view_fresh(case: FenceCase) -> Why | None:
-    if case.snapshot.view_age <= case.times.fresh:
-        return None
-    return Reason.StaleView.because(because="it is too old, or most nodes are silent")
+    return restraint.stale(case.snapshot, case.times)
 
 
 def is_anything_heard(case: FenceCase) -> Why | None:
     """A guest whose disk is taken away while it runs is a guest that is killed."""
-    snapshot = case.snapshot
-    answer = proof.answered(snapshot.heard, case.times)
-    if answer is not None:
-        return Reason.NodeAnswers.because(node=snapshot.facts.name, channel=answer.channel)
-    if lives.guests_alive(snapshot.life, snapshot.facts, case.times):
-        held = case.decision.held
-        workload = held[0].workload if held else "something"
-        return Reason.GuestAliveKubeletDead.because(node=snapshot.facts.name, workload=workload)
-    return None
+    return restraint.heard(case.snapshot, case.times, waiting=_first_held(case))
 
 
 def is_it_silent_elsewhere(case: FenceCase) -> Why | None:
-    """A kubelet that died leaves its guests running: more than the lease must be silent. If its
-    ports cannot be asked from here, virt-handler is given the time in which it would be heard."""
     snapshot, times = case.snapshot, case.times
-    facts = snapshot.facts
-    if proof.sound_silences(snapshot.heard, facts.looked_at, times):
+    if restraint.is_silent_elsewhere(snapshot, snapshot.facts.looked_at, times):
         return None
-    heard = facts.heartbeat_changed_at
-    recent = heard is not None and facts.looked_at - heard < times.heartbeat
-    if not recent and lives.silence(facts) >= times.heartbeat:
-        return None
-    return Reason.FenceWaits.because(node=facts.name, seconds=round(times.heartbeat))
+    return Reason.FenceWaits.because(node=snapshot.facts.name, seconds=round(times.heartbeat))
 
 
 def is_it_a_storm(case: FenceCase) -> Why | None:
-    fleet, policy = case.snapshot.fleet, case.snapshot.policy
-    if not is_storm(fleet, policy):
-        return None
-    most = most_down(fleet.nodes, policy)
-    held = case.decision.held
-    return Reason.StormHold.because(
-        workload=held[0].workload if held else "everything",
-        count=len(fleet.down),
-        nodes=fleet.nodes,
-        most=most,
-    )
+    return restraint.stormy(case.snapshot, waiting=_first_held(case))
 
 
 def has_api_gone_back(case: FenceCase) -> Why | None:
-    because = case.snapshot.policy.rolled_back
-    return Reason.ApiRolledBack.because(because=because) if because else None
+    return restraint.rolled_back(case.snapshot.policy)
 
 
 def may_we_act(case: FenceCase) -> Why | None:
-    policy = case.snapshot.policy
-    if policy.mode is Mode.ARMED:
-        return None
-    if policy.mode is Mode.OBSERVE:
-        return Reason.Observing.because(workload=f"the storage of {case.snapshot.facts.name}")
-    return Reason.Disarmed.because(until=policy.disarmed_until, because=policy.disarmed_because)
+    return restraint.unarmed(case.snapshot.policy, f"the storage of {case.snapshot.facts.name}")
+
+
+def _first_held(case: FenceCase) -> Workload | None:
+    return next((verdict.workload for verdict in case.decision.held), None)
 
 
 FENCE_CHAIN: tuple[FenceCheck, ...] = (

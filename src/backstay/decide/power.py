@@ -28,14 +28,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from backstay.decide import life as lives
-from backstay.decide import proof
+from backstay.decide import proof, restraint
 from backstay.decide.failover import Decision, Snapshot
-from backstay.decide.storm import is_storm, most_down
 from backstay.model.drbd import ResourceSight
 from backstay.model.evidence import EvidenceKind
 from backstay.model.incident import IncidentStatus, Progress, WorkloadRecord
 from backstay.model.node import Life, NodeFacts
-from backstay.model.policy import Job, Mode, Ownership, Policy, Times
+from backstay.model.policy import Job, Ownership, Times
 from backstay.model.power import NO_POWER, PowerMeans, PowerRecord, PowerSight, machine_of
 from backstay.model.power_reasons import PowerReason
 from backstay.model.reasons import Reason, Why
@@ -228,21 +227,12 @@ def _is_untold(sight: ResourceSight) -> bool:
 
 
 def is_view_fresh(case: PowerCase) -> Why | None:
-    if case.snapshot.view_age <= case.times.fresh:
-        return None
-    return Reason.StaleView.because(because="it is too old, or most nodes are silent")
+    return restraint.stale(case.snapshot, case.times)
 
 
 def is_anything_heard(case: PowerCase) -> Why | None:
     """What is switched off while it runs is killed."""
-    snapshot = case.snapshot
-    answer = proof.answered(snapshot.heard, case.times)
-    if answer is not None:
-        return Reason.NodeAnswers.because(node=snapshot.facts.name, channel=answer.channel)
-    if lives.guests_alive(snapshot.life, snapshot.facts, case.times):
-        workload = case.waiting[0] if case.waiting else "something"
-        return Reason.GuestAliveKubeletDead.because(node=snapshot.facts.name, workload=workload)
-    return None
+    return restraint.heard(case.snapshot, case.times, waiting=next(iter(case.waiting), None))
 
 
 def is_it_still_connected(case: PowerCase) -> Why | None:
@@ -259,29 +249,14 @@ def is_it_still_connected(case: PowerCase) -> Why | None:
 
 
 def is_it_silent_elsewhere(case: PowerCase) -> Why | None:
-    """A kubelet that died leaves its guests running: more than the lease must be silent. If its
-    ports cannot be asked from here, virt-handler is given the time in which it would be heard."""
-    snapshot, times = case.snapshot, case.times
-    facts = snapshot.facts
-    if proof.sound_silences(snapshot.heard, case.now, times):
+    node, times = case.snapshot.facts.name, case.times
+    if restraint.is_silent_elsewhere(case.snapshot, case.now, times):
         return None
-    heard = facts.heartbeat_changed_at
-    recent = heard is not None and facts.looked_at - heard < times.heartbeat
-    if not recent and lives.silence(facts) >= times.heartbeat:
-        return None
-    return PowerReason.PowerWaits.because(node=facts.name, seconds=round(times.heartbeat))
+    return PowerReason.PowerWaits.because(node=node, seconds=round(times.heartbeat))
 
 
 def is_it_a_storm(case: PowerCase) -> Why | None:
-    fleet, policy = case.snapshot.fleet, case.snapshot.policy
-    if not is_storm(fleet, policy):
-        return None
-    return Reason.StormHold.because(
-        workload=case.waiting[0] if case.waiting else "everything",
-        count=len(fleet.down),
-        nodes=fleet.nodes,
-        most=most_down(fleet.nodes, policy),
-    )
+    return restraint.stormy(case.snapshot, waiting=next(iter(case.waiting), None))
 
 
 def does_the_control_plane_need_it(case: PowerCase) -> Why | None:
@@ -294,21 +269,12 @@ def does_the_control_plane_need_it(case: PowerCase) -> Why | None:
 
 
 def has_api_gone_back(case: PowerCase) -> Why | None:
-    because = case.snapshot.policy.rolled_back
-    return Reason.ApiRolledBack.because(because=because) if because else None
+    return restraint.rolled_back(case.snapshot.policy)
 
 
 def may_we_act(case: PowerCase) -> Why | None:
     """Last, so that everything above is said in observation too."""
-    return _unarmed(case.snapshot.policy, f"the power of {case.snapshot.facts.name}")
-
-
-def _unarmed(policy: Policy, what: str) -> Why | None:
-    if policy.mode is Mode.ARMED:
-        return None
-    if policy.mode is Mode.OBSERVE:
-        return Reason.Observing.because(workload=what)
-    return Reason.Disarmed.because(until=policy.disarmed_until, because=policy.disarmed_because)
+    return restraint.unarmed(case.snapshot.policy, f"the power of {case.snapshot.facts.name}")
 
 
 POWER_CHAIN: tuple[PowerCheck, ...] = (
@@ -373,7 +339,7 @@ def is_on_due(case: PowerCase, *, owes: bool) -> PowerVerdict:
         is_node_exempt(case)
         or is_it_in_maintenance(case)
         or has_api_gone_back(case)
-        or _unarmed(policy, f"the power of {node}")
+        or restraint.unarmed(policy, f"the power of {node}")
     )
     return PowerVerdict(why is None, why)
 
