@@ -110,6 +110,11 @@ class Observer:
         await self._nodes.look_closely(name)
         return self.look(name)
 
+    async def listen_to_people(self, name: str) -> None:
+        """A quorum read of what they have said. Whoever acts on an older snapshot finds it outdated
+        then, if that is something else."""
+        await self._operator.look_closely(name)
+
     async def _ask(self, name: str) -> Testimony:
         """All sources at once, each looking anew. While the slowest one looked, another may have
         been answered at the node: that is asked for last, like the lease."""
