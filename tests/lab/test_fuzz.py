@@ -23,7 +23,7 @@ from tests.support.sim_command import backstay_sim, backstay_sim_begun
 CHUNK = 25
 CHUNKS = 40
 
-CHEAP = 75
+CHEAP = 60
 """A seed whose case is short, and shows the bug below."""
 
 SILENCE = next(bug.name for bug in BUGS if bug.name.startswith("silence"))

@@ -62,9 +62,9 @@ class Scene:
         return (*OF_FAILOVERS, *OF_POWER) if self.opening.bmcs else OF_FAILOVERS
 
     def in_our_midst(self, planned: Step) -> Step:
-        """Half of the time it waits for a write of ours, of some kind or of some number."""
+        """More often than not it waits for a write of ours, of some kind or of some number."""
         dice = self.dice
-        if dice.happens(0.5):
+        if dice.happens(0.4):
             return planned
         if dice.happens(0.5):
             return msgspec.structs.replace(planned, after=dice.pick(self._moments))
