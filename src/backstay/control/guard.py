@@ -257,8 +257,8 @@ class Guard:
         if not verdict.switch:
             return Switched(why=verdict.why)
         not_after = await self._claim(Step.POWER_OFF, before, term, incident)
-        # That took a while, in which people may have said something else (then ``Leave`` is gone), and
-        # something of the node may have been heard. What is sent now cannot be called back.
+        # That took a while, in which people may have said something else (then ``Leave`` is gone),
+        # and something of the node may have been heard. What is sent now cannot be called back.
         await self._observer.listen_to_people(node)
         after = await self._observer.look_again(node)
         if after is None or not (verdict := self._power_off(after, means, incident)).switch:

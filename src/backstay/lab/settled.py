@@ -16,6 +16,7 @@ line, as if it had been set up for itself. A scenario that cannot be played to i
 import contextlib
 import gc
 import os
+import signal
 import struct
 from collections.abc import Collection
 from typing import Self, Unpack
@@ -60,7 +61,7 @@ class Settled:
         self._beginning = scenario.beginning
         wishes, self._wishes = os.pipe()
         self._answers, answers = os.pipe()
-        self._process = os.fork()
+        self._process = _fork()
         if self._process == 0:
             os.close(self._wishes)
             os.close(self._answers)
@@ -98,6 +99,16 @@ class Settled:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _fork() -> int:
+    """As ``os.fork``. Around it Python runs callbacks in which whatever is raised is dropped: who
+    presses Ctrl-C in that moment would not be heard, so it is kept until it is over."""
+    heeded = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        return os.fork()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
 
 
 def _be_the_other(scenario: Scenario, instead: Parts, wishes: int, answers: int) -> None:
@@ -147,7 +158,7 @@ async def _serve(
 def _is_the_copy(answers: int) -> bool:
     """True in the copy of this process; false in this one, when the copy has ended. (Nothing else
     is to happen meanwhile.)"""
-    copy = os.fork()
+    copy = _fork()
     if copy == 0:
         return True
     _, status = os.waitpid(copy, 0)
