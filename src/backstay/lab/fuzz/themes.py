@@ -105,12 +105,12 @@ THEMES: tuple[Theme, ...] = (
             (1, leaders.helper_dies_too), (1, leaders.helper_stands_still),
             (2, leaders.helper_wakes_up_deposed), (1, leaders.lease_is_lost),
         ],
-        patience=0.4,
+        patience=1.0,
     ),
     Theme(
         "leaders on nodes", 1, worlds.of_two_on_nodes,
         [(2, leaders.helper_dies_too), (1, leaders.helper_stands_still), (2, deaths.node_dies)],
-        patience=0.4,
+        patience=1.0,
     ),
     Theme(
         "a restored API", 2, worlds.of_two,
