@@ -10,11 +10,10 @@ from backstay.apis.core import NODE_PROJECTION, NodeRow
 from backstay.decide.maintenance import ControlPlaneNode, quorum
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import NODES
-from backstay.model.labels import DRAIN_TAINT
+from backstay.model.labels import CONTROL_PLANE, DRAIN_TAINT
 from backstay.model.reasons import Why
 
 _TAINT = f"{DRAIN_TAINT}:NoSchedule"
-_ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
 class ControlPlane:
@@ -28,7 +27,7 @@ class ControlPlane:
         """What keeps this node from going; None for all that do not belong to it. Raises
         ``KubeError``."""
         members: dict[str, NodeRow] = {}
-        for role in _ROLES:
+        for role in CONTROL_PLANE:
             reply = await self._client.list(NODES, labels=role)
             page = NODE_PROJECTION.page(reply.body, call=reply.call)
             members |= {row.key: row for row in page.rows}
