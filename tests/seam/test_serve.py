@@ -64,7 +64,8 @@ async def test_a_body_without_length_is_measured_as_it_arrives() -> None:
         answer = await reader.readline()
         writer.close()
         await writer.wait_closed()
-    assert answer == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+    # What stands behind the number is Python's own, and is not the same in all versions.
+    assert answer.startswith(b"HTTP/1.1 413 ")
 
 
 async def test_the_answer_does_not_tell_what_it_was_made_with() -> None:

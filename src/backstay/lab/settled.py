@@ -13,6 +13,7 @@ line, as if it had been set up for itself. A scenario that cannot be played to i
 ``CutShort``, which tells what ``play`` would have raised.
 """
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -143,13 +144,15 @@ async def _serve(
     """Makes a copy for every wish. Returns what came of it in the copy, and nothing at the end in
     the process that was copied."""
     wishes, answers = pipes
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine is carried out by a task"
     performance = Performance(world, scenario, instead)
     await performance.set_up()
     # What is there now stays, and looking at it again would only make each copy take its own.
     gc.freeze()
     while (body := _receive(wishes)) is not None:
         if _is_the_copy(answers):
-            world.loop.after_fork()
+            world.loop.after_fork(task)
             wish = msgspec.msgpack.decode(body, type=_Wish)
             return await performance.perform(wish.scenario, wish.enough)
     return None

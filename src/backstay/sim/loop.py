@@ -334,10 +334,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if automatic:
                 gc.enable()
 
-    def after_fork(self) -> None:
-        """Called in the copy of a process, by what runs there: the loop goes on in it. (asyncio
-        remembers for which process a loop runs.)"""
+    def after_fork(self, task: asyncio.Task[Any]) -> None:
+        """Called in the copy of a process, by the task that runs there: both go on in it. (asyncio
+        remembers for which process a loop runs, and forgets the task in a copy from Python 3.14
+        on.)"""
         asyncio._set_running_loop(self)
+        if asyncio.current_task(self) is None:
+            asyncio.tasks._enter_task(self, task)
 
     def _run_once(self) -> None:  # noqa: C901 - each callback would pay for each part of it
         """One callback after the other, until it is told to stop."""
