@@ -212,6 +212,8 @@ def test_the_estimate_counts_rounds_of_a_budget_and_pairs_of_guests() -> None:
     pods = [pod(str(n), grace=10) for n in range(4)]
     assert seconds(plan("n1", pods, options=ALL)) == 10
     assert seconds(plan("n1", pods, options=ALL, budgets=[budget(allowed=2)])) == 50
+    # One that lets nobody go at present is taken to let them go one by one.
+    assert seconds(plan("n1", pods, options=ALL, budgets=[budget(allowed=0)])) == 130
     guests = {f"ns/vm{n}": guest("LiveMigrate", key=f"ns/vm{n}") for n in range(3)}
     launchers = [pod(f"vm{n}", owner=(*GUEST[:2], f"vm{n}", "")) for n in range(3)]
     assert seconds(plan("n1", launchers, options=ALL, guests=guests)) == 120

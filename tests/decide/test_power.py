@@ -225,6 +225,15 @@ def test_what_can_be_moved_does_not_wait_for_what_cannot() -> None:
     assert judged(**(bound | {"workloads": (first, second)})).switch
 
 
+def test_that_it_has_the_last_copy_of_something_else_is_no_objection() -> None:
+    told = on_drbd(replica("n2", True))
+    [sight] = told["testimony"].quorums
+    alone = msgspec.structs.replace(
+        sight, resource="pv-of-nobody-here", replicas=sight.replicas[:1]
+    )
+    assert judged(**told | {"testimony": heard({"quorums": (sight, alone)})}).switch
+
+
 def test_a_node_that_replicates_is_alive_whatever_kubernetes_hears_of_it() -> None:
     peer = msgspec.structs.replace(replica("n2", True), sees=True)
     assert objection(**on_drbd(peer)) == "StillConnected"
@@ -286,19 +295,29 @@ def test_what_can_run_nowhere_else_waits_for_the_very_node() -> None:
     assert on(told={"workloads": (DONE, BOUND)}, life={"state": Life.PROVEN}).switch
 
 
+def silent_for(seconds: float) -> dict[str, Any]:
+    return {
+        "lease_seen_at": 10.0,
+        "lease_changed_at": 10.0,
+        "status_changed_at": None,
+        "looked_at": 10.0 + seconds,
+    }
+
+
 @pytest.mark.parametrize(("waited", "switch"), [(299.0, False), (300.0, True)])
 def test_what_has_found_no_room_for_minutes_may_need_the_very_node(
     waited: float, switch: bool
 ) -> None:
     stranded = msgspec.structs.replace(DONE, progress=Progress.RELEASED, released_after=50.0)
-    facts = {
-        "lease_seen_at": 10.0,
-        "lease_changed_at": 10.0,
-        "status_changed_at": None,
-        "looked_at": 60.0 + waited,
-    }
+    facts = silent_for(50.0 + waited)
     verdict = on(told={"workloads": (DONE, stranded)}, life={"state": Life.PROVEN}, facts=facts)
     assert verdict == PowerVerdict(switch, None)
+
+
+def test_a_node_that_something_is_still_held_for_stays_off_however_long_that_takes() -> None:
+    told = {"workloads": (DONE, HELD)}
+    verdict = on(told=told, life={"state": Life.PROVEN}, facts=silent_for(3600.0))
+    assert verdict == PowerVerdict(False, None)
 
 
 def test_where_what_waited_is_gone_meanwhile_the_node_is_switched_on_all_the_same() -> None:
