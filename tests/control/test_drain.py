@@ -271,6 +271,8 @@ def test_what_does_not_end_because_its_node_is_down_is_named() -> None:
         running = asyncio.get_running_loop().create_task(going.run())
         await asyncio.sleep(50)
         assert codes(going) == []
+        # It is on its way, and nothing else is waited for.
+        assert going.state.moving == tuple(pod.key for pod in going.state.pending) != ()
         await until(going, lambda state: bool(state.blockers))
         assert codes(going) == ["StillTerminating"]
         assert not running.done()

@@ -62,9 +62,9 @@ def test_a_node_is_cordoned_and_drained_and_given_back() -> None:
         await end(s, "n1")
         await until_gone(s, "maintain-n1")
         assert await marks_on(s, "n1") == NONE
-        assert {"BeginMaintenance", "SucceedMaintenance", "RemovedMaintenance"} <= {
-            *await events(s, "maintain-n1")
-        }
+        said = await events(s, "maintain-n1")
+        for each in ("BeginMaintenance", "SucceedMaintenance", "RemovedMaintenance"):
+            assert said.count(each) == 1
         told = await events(s, "n1")
         assert "UncordonNode" in told
         assert told.count("MaintenanceBegun") == told.count("MaintenanceEnded") == 1
@@ -95,6 +95,19 @@ def test_whoever_uncordons_it_meanwhile_finds_it_cordoned_again_and_is_told_once
         assert await marks_on(s, "n1") == ALL
         await asyncio.sleep(300)
         assert (await events(s, "n1")).count("CordonedAgain") == 1
+
+    play(scene)
+
+
+def test_whoever_takes_its_taint_alone_finds_it_there_again_and_is_not_told_of_a_cordon() -> None:
+    async def scene(s: Scene) -> None:
+        await set_up(s)
+        await maintain(s, "n1")
+        await until_told(s, "maintain-n1", "Drained")
+        await s.client.merge_patch(NODES, "n1", {"spec": {"taints": None}})
+        await asyncio.sleep(5)
+        assert await marks_on(s, "n1") == ALL
+        assert "CordonedAgain" not in await events(s, "n1")
 
     play(scene)
 
@@ -133,6 +146,7 @@ def test_a_budget_that_allows_nothing_is_named_and_waited_for() -> None:
         row = await until_told(s, "maintain-n1", "DrainBlocked")
         (blocker,) = row.status.blockers
         assert blocker.code == "BudgetExhausted"
+        assert "SucceedMaintenance" not in await events(s, "maintain-n1")
         assert "default/web" in blocker.sentence
         assert blocker.next == "kubectl describe pdb web -n default"
         assert row.status.pending_pods
