@@ -51,6 +51,20 @@ def test_what_the_node_maintenance_operator_has_begun_is_finished_by_us() -> Non
     play(scene)
 
 
+def test_whoever_takes_the_finalizer_off_finds_it_again_so_that_nothing_is_left_behind() -> None:
+    async def scene(s: Scene) -> None:
+        await set_up(s)
+        await maintain(s, "n1")
+        await until_told(s, "maintain-n1", "Drained")
+        body = {"metadata": {"finalizers": None}}
+        await s.client.merge_patch(NODE_MAINTENANCES, "maintain-n1", body)
+        await asyncio.sleep(5)
+        live = (await s.client.get(NODE_MAINTENANCES, "maintain-n1")).json()
+        assert live["metadata"]["finalizers"] == [MAINTENANCE_FINALIZER]
+
+    play(scene)
+
+
 def test_what_has_not_begun_to_move_stays_when_the_maintenance_is_ended() -> None:
     async def scene(s: Scene) -> None:
         await set_up(s)
