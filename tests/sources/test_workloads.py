@@ -184,8 +184,31 @@ def test_of_a_guest_whose_launcher_has_ended_only_what_lasts_is_there_to_be_take
     plug = some.plug("web", claim="logs")
     workload = only(some.launcher("web", phase="Failed"), plug, known=details(*WEB))
     assert [pod.uid for pod in workload.pods] == [plug["metadata"]["uid"]]
+    assert [pod.name for pod in workload.remains] == ["virt-launcher-web-x7k2p"]
     assert workload.kind is WorkloadKind.VIRTUAL_MACHINE
     assert not workload.ended
+
+
+def renamed(body: Json, name: str) -> Json:
+    return {**body, "metadata": {**body["metadata"], "name": name, "uid": f"uid-{name}"}}
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+@pytest.mark.parametrize("name", ["virt-launcher-web-aaaaa", "virt-launcher-web-zzzzz"])
+def test_launchers_of_a_guest_that_have_ended_are_what_remains_of_it(phase: str, name: str) -> None:
+    """A migration that failed leaves one behind, and so does one that led away."""
+    former = renamed(some.launcher("web", phase=phase, claims=["former"]), name)
+    workload = only(some.launcher("web", claims=["root"]), former, known=details(*WEB))
+    assert [pod.name for pod in workload.pods] == ["virt-launcher-web-x7k2p"]
+    assert [pod.name for pod in workload.remains] == [name]
+    assert [volume.claim for volume in workload.volumes] == ["root"]
+    assert not workload.ended
+
+
+def test_of_a_guest_that_has_ended_nothing_remains_beside_it() -> None:
+    former = renamed(some.launcher("web", phase="Succeeded"), "virt-launcher-web-aaaaa")
+    workload = only(some.launcher("web", phase="Failed"), former, known=details(*WEB))
+    assert (workload.ended, workload.remains) == (True, ())
 
 
 def test_a_plugged_volume_that_outlived_its_launcher_is_still_in_the_way_and_released() -> None:

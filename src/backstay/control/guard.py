@@ -137,7 +137,7 @@ class Guard:
         targets = _one_batch(_targets(self._decide(before)))
         if not targets:
             return Outcome()
-        pods = [pod for workload in targets for pod in workload.pods]
+        pods = [pod for workload in targets for pod in workload.everything]
         await incident.intend(pods, epoch=term.epoch, not_after=term.require())
         if not await self._keep_scheduler_away(before, term):
             return Outcome(why=Reason.ProofExpired.because(node=node, because=_REPLACED))
@@ -370,9 +370,9 @@ class Guard:
             await pod_verbs.remove(client, pod, not_after=not_after)
             removed.append(pod)
 
-        gone = await self._each(
-            [pod for workload in proof.targets for pod in workload.pods], remove, leave
-        )
+        asked = {pod.uid for workload in targets for pod in workload.everything}
+        due = [pod for workload in proof.targets for pod in workload.everything]
+        gone = await self._each([pod for pod in due if pod.uid in asked], remove, leave)
         released = tuple(
             workload for workload in proof.targets if all(pod.uid in gone for pod in workload.pods)
         )
@@ -530,7 +530,7 @@ def _one_batch(targets: tuple[Workload, ...]) -> tuple[Workload, ...]:
     """As many as one intent can name; the others' turn comes with the next look."""
     room, batch = MOST_PODS, list[Workload]()
     for workload in targets:
-        room -= len(workload.pods)
+        room -= len(workload.everything)
         if room < 0:
             break
         batch.append(workload)

@@ -154,11 +154,18 @@ def no_delete_without_evidence(happening: Happening, witness: Witness) -> str | 
     if removed is None:
         return None
     meta = removed["metadata"]
-    if not meta.get("deletionTimestamp"):
+    if not (meta.get("deletionTimestamp") or _was_over(removed, request_of(happening))):
         return f"{meta['name']} was removed without having been marked before"
     since = witness.marked(meta["uid"]) or 0
     doubt = _doubt(removed, request_of(happening), witness, since=since)
     return f"{meta['name']} was removed although {doubt}" if doubt else None
+
+
+def _was_over(pod: Json, by: Asked) -> bool:
+    """What has ended will not start again, and needs no mark: that would already remove it, before
+    anything is proven anew. So it is removed on purpose, or not at all."""
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return ended and by.body.get("gracePeriodSeconds") == 0
 
 
 def _doubt(pod: Json, by: Asked, witness: Witness, *, since: int) -> str:

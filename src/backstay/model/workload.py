@@ -82,6 +82,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     pinned_by: str = ""
     ended: bool = False
     priority: int = 0
+    remains: tuple[PodRef, ...] = ()
+    """Launchers of it here that have ended, beside pods that have not: what a migration left that
+    failed, or led away before the guest came back. Nothing starts them again, and KubeVirt takes
+    the newest that is left on the node for the guest."""
     also_writes: tuple[str, ...] = ()
     """What it can write to that is no claim: ``hostPath /data``, ``nfs``."""
     runs_on: str = ""
@@ -106,6 +110,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return f"{self.kind}/{self.namespace}/{self.name}"
+
+    @property
+    def everything(self) -> tuple[PodRef, ...]:
+        """All that is to be gone before somebody creates it anew."""
+        return (*self.pods, *self.remains)
 
     @property
     def marked(self) -> bool:

@@ -40,7 +40,8 @@ from backstay.sources.addresses import Asker, Holder, addresses_of
 from backstay.sources.lookups import Details, Wanted, beside, look_up, machine_of
 
 _TIMEOUT = 10.0
-_ENDED = ("Succeeded", "Failed")
+_LEFT = "Succeeded"
+_ENDED = (_LEFT, "Failed")
 
 
 class NodePods(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +79,7 @@ def assemble(
     helpers = _helpers(here, launchers)
     helping = {helper.uid for each in helpers.values() for helper in each}
     found = [
-        _guest(node, launcher, helpers.get(launcher.uid, ()), details)
-        for launcher in launchers
-        if launcher.phase != "Succeeded"
+        _with_remains(_guest(node, each, helpers, details), each) for each in _by_guest(launchers)
     ]
     found += [
         _stateful(node, pod, details) if _is_stateful(pod) else _other(node, pod, details)
@@ -140,6 +139,15 @@ def _helpers(
     return helpers
 
 
+def _by_guest(launchers: Sequence[HeldPod]) -> list[list[HeldPod]]:
+    """The launchers of each guest, those first that have not ended. A guest of which all that is
+    there has shut down, or led it away, is left out."""
+    guests: dict[str, list[HeldPod]] = {}
+    for launcher in sorted(launchers, key=lambda pod: pod.phase in _ENDED):
+        guests.setdefault(_owner(launcher).uid, []).append(launcher)
+    return [each for each in guests.values() if any(pod.phase != _LEFT for pod in each)]
+
+
 def _may_be_ours(pod: HeldPod, opt_in: OptIn) -> bool:
     if _is_the_nodes_own(pod) or pod.phase in _ENDED:
         return False
@@ -165,9 +173,18 @@ def _wanted(pods: Iterable[HeldPod]) -> Wanted:
 # What a workload is
 
 
-def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: Details) -> Workload:
-    """A launcher and its helpers. Without its instance it is known by name only."""
-    owner, pods = _owner(launcher), (launcher, *helpers)
+def _guest(
+    node: str,
+    launchers: Sequence[HeldPod],
+    helpers: Mapping[str, Sequence[HeldPod]],
+    details: Details,
+) -> Workload:
+    """Its launchers and their helpers. Without its instance it is known by name only."""
+    here = [pod for pod in launchers if pod.phase != _LEFT]
+    lasting = [pod for pod in here if pod.phase not in _ENDED]
+    pods = (*(lasting or here), *(helper for each in here for helper in helpers[each.uid]))
+    launcher = pods[0]
+    owner = _owner(launcher)
     key = beside(launcher.key, owner.name)
     instance = details.instances.get(key)
     if instance is None or instance.uid != owner.uid:
@@ -188,6 +205,11 @@ def _guest(node: str, launcher: HeldPod, helpers: Sequence[HeldPod], details: De
         guest=guest_of(instance, machine, release=details.kubevirt),
     )  # fmt: skip
     return _as_machine(found, instance, machine, details)
+
+
+def _with_remains(guest: Workload, launchers: Sequence[HeldPod]) -> Workload:
+    ended = () if guest.ended else tuple(pod for pod in launchers if pod.phase in _ENDED)
+    return msgspec.structs.replace(guest, remains=tuple(map(_reference, ended)))
 
 
 def guest_of(

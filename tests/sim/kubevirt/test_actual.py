@@ -13,6 +13,7 @@ import pytest_asyncio
 from backstay.kube.client import KubeClient
 from harness.cluster import ControlPlane
 from tests.sim.kubevirt.actual import VARIABLE, actual, program, virt_controller
+from tests.sim.kubevirt.came_back import CAME_BACK_CASES
 from tests.sim.kubevirt.dead_kubelets import KUBELET_CASES
 from tests.sim.kubevirt.post_copy import POST_COPY_CASES, SLOWLY
 from tests.sim.kubevirt.scenarios import SCENARIOS, Scenario
@@ -44,9 +45,11 @@ async def test_the_real_one_does_what_it_did(
         await scenario(rig)
 
 
-@pytest.mark.parametrize("case", [*CASES, *KUBELET_CASES], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "case", [*CASES, *KUBELET_CASES, *CAME_BACK_CASES], ids=lambda each: each.__name__
+)
 @pytest.mark.usefixtures("kubevirt")
-async def test_the_real_one_does_the_same_with_sets_and_dead_kubelets(
+async def test_the_real_one_does_the_same_with_sets_and_guests_on_dead_nodes(
     case: Scenario, client: KubeClient, namespace: str
 ) -> None:
     async with actual(client, namespace) as rig:
