@@ -273,6 +273,7 @@ async def test_a_bmc_that_is_gone_is_named_as_such(scene: Scene) -> None:
         ({"address": "https://10.0.0.12/x"}, "address is more than https://HOST:PORT"),
         ({"address": "https://10.0.0.12:99999"}, "address is no URL"),
         ({"address": "http://10.0.0.12"}, "address has no TLS"),
+        ({"address": "http://bmc-12"}, "address has no TLS"),
         ({"system": "/elsewhere"}, "system does not begin with /redfish/v1/Systems/"),
         ({"insecure": "maybe"}, "`$.insecure`"),
         ({"ca": "no certificate"}, "ca has no complete certificate"),

@@ -2,9 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
+from backstay.lab.broken import Reading
 from backstay.lab.cluster import NAMESPACE, LabCluster
+from backstay.lab.play import play
+from backstay.lab.shipped import find
+from backstay.model.workload import Workload
 from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.kubevirt import Copying
 from backstay.sim.kubevirt.names import MIGRATIONS, VMIS
@@ -91,3 +96,20 @@ def test_a_guest_that_is_torn_apart_in_post_copy_is_started_anew_and_once(end: s
 
     with World(3) as world:
         world.run(scenario(world))
+
+
+class WithoutRemains(Reading):
+    """Does not see the launchers of a guest that have ended."""
+
+    def _take(self, workload: Workload) -> Workload:
+        return msgspec.structs.replace(workload, remains=())
+
+
+@pytest.mark.parametrize(
+    "name", ["migrated-away-and-back", "migration-leads-to-the-same-node-again"]
+)
+def test_what_a_guest_has_left_on_a_dead_node_keeps_it_down_if_it_stays(name: str) -> None:
+    scenario = msgspec.structs.replace(find(name), until=300.0)
+    played = play(scenario, observer=WithoutRemains)
+    assert played.down == ("till",)
+    assert played.broken == ("Recovered",)

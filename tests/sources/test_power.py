@@ -307,6 +307,17 @@ def test_a_device_that_no_node_has_is_said() -> None:
     watching(scene)
 
 
+def test_of_a_device_that_is_no_longer_described_nothing_is_said() -> None:
+    async def scene(seen: Watching) -> None:
+        await asyncio.sleep(31)
+        assert set(seen.source.states) == {"n1", "n2"}
+        seen.devices.known = frozenset({"n1"})
+        await asyncio.sleep(31)
+        assert set(seen.source.states) == {"n1"}
+
+    watching(scene)
+
+
 def test_a_thousand_devices_are_tried_a_few_at_a_time_and_four_in_a_second() -> None:
     async def scene(seen: Watching) -> None:
         names = [f"m{n}" for n in range(998)]

@@ -364,18 +364,23 @@ class Guard:
         owner, leave = after.policy.owner_of(Job.ADDRESSES), self._leave(after, term)
         for why in await self._free_addresses(proof, owner, leave):
             told(why)
+        return await self._remove(proof, targets, leave)
+
+    async def _remove(self, proof: Proof, targets: Sequence[Workload], leave: Leave) -> Outcome:
+        """First what hides from KubeVirt that the rest is gone. While something of that is left, be
+        it that it has changed meanwhile, the rest waits for the next look."""
         removed: list[PodRef] = []
 
         async def remove(client: KubeClient, pod: PodRef, *, not_after: float) -> None:
             await pod_verbs.remove(client, pod, not_after=not_after)
             removed.append(pod)
 
-        asked = {pod.uid for workload in targets for pod in workload.everything}
-        due = [pod for workload in proof.targets for pod in workload.everything]
-        gone = await self._each([pod for pod in due if pod.uid in asked], remove, leave)
-        released = tuple(
-            workload for workload in proof.targets if all(pod.uid in gone for pod in workload.pods)
-        )
+        asked = {pod.uid for workload in targets for pod in workload.remains}
+        remains = [pod for workload in proof.targets for pod in workload.remains]
+        cleared = await self._each([pod for pod in remains if pod.uid in asked], remove, leave)
+        due = [each for each in proof.targets if cleared.issuperset(p.uid for p in each.remains)]
+        gone = await self._each([pod for each in due for pod in each.pods], remove, leave)
+        released = tuple(each for each in due if gone.issuperset(p.uid for p in each.pods))
         return Outcome(released, proof, removed=tuple(removed))
 
     def _proof(self, after: Snapshot, targets: Sequence[Workload]) -> Proof | None:

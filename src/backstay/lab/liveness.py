@@ -8,7 +8,8 @@ is also how a crash at any moment is judged (L5), because its successor has the 
 
 ==================  =============================================================================
 Recovered           within 60 s everything protected is released from a node that is proven dead,
-                    or an incident says what else stands in its way
+                    or an incident says what else stands in its way; and nothing is left there that
+                    KubeVirt would take for it
 NothingTerminating  within 60 s nothing is left of what we marked, or of what belonged to it
 HoldsAreTold        70 s after a node fell silent, or was given something while it was, or somebody
                     deleted what was told of it, an open incident speaks of everything that it ran
@@ -274,6 +275,12 @@ class Patience:
             if meta.get("finalizers"):
                 continue
             uid, name = meta["uid"], meta["name"]
+            if self._hides_its_guest(pod, records.values()):
+                yield (
+                    RECOVERED,
+                    uid,
+                    f"{name} has ended, and is taken for what was released",
+                )
             if wants_more_than_a_word(pod, self._witness):
                 # Be it that somebody has asked for it after it was marked.
                 continue
@@ -285,6 +292,25 @@ class Patience:
             # What was taken out of our hands by then is for somebody else to remove.
             if marked and self._was_touched(pod) and not self._is_kept_from_us(pod):
                 yield TERMINATING, uid, f"{name} is Terminating on {node}, and nobody removes it"
+
+    def _hides_its_guest(self, pod: Json, records: Iterable[Json]) -> bool:
+        """KubeVirt takes the newest launcher on the node of a guest for its own, whatever became of
+        it, and does nothing while there is one."""
+        owners = pod["metadata"].get("ownerReferences") or ()
+        owner = next((each for each in owners if each["kind"] == INSTANCES.kind), None)
+        if owner is None or not _is_over(pod):
+            return False
+        namespace, name = pod["metadata"]["namespace"], owner["name"]
+        released = any(
+            record["progress"] == Progress.RELEASED
+            and record["workload"].endswith(f"/{namespace}/{name}")
+            for record in records
+        )
+        guest = self._witness.stored(INSTANCES.label, name, namespace) if released else None
+        if guest is None or guest["metadata"]["uid"] != owner["uid"]:
+            return False
+        status = guest.get("status") or {}
+        return status.get("phase") == "Running" and status.get("nodeName") == _node_of(pod)
 
     def _should_be_gone(self, record: Json | None) -> bool:
         if record is None:
