@@ -271,11 +271,24 @@ def test_what_does_not_end_because_its_node_is_down_is_named() -> None:
         running = asyncio.get_running_loop().create_task(going.run())
         await asyncio.sleep(50)
         assert codes(going) == []
-        # It is on its way, and nothing else is waited for.
-        assert going.state.moving == tuple(pod.key for pod in going.state.pending) != ()
         await until(going, lambda state: bool(state.blockers))
         assert codes(going) == ["StillTerminating"]
         assert not running.done()
+        running.cancel()
+
+    play(scene)
+
+
+def test_who_ends_already_is_on_its_way_though_nobody_here_has_asked_it() -> None:
+    async def scene(s: Scene) -> None:
+        await all_on_n1(s, "web", 1)
+        s.cluster.nodes["n1"].kill()
+        [pod] = [name for name in await s.pods_on("n1") if name.startswith("web-")]
+        await s.client.delete(PODS, pod, namespace="default")
+        going = drain(s, "n1")
+        running = asyncio.get_running_loop().create_task(going.run())
+        await until(going, lambda state: bool(state.pending))
+        assert (going.state.moving, going.requests) == ((f"default/{pod}",), 0)
         running.cancel()
 
     play(scene)

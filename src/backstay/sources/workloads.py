@@ -140,10 +140,10 @@ def _helpers(
 
 
 def _by_guest(launchers: Sequence[HeldPod]) -> list[list[HeldPod]]:
-    """The launchers of each guest, those first that have not ended. A guest of which all that is
-    there has shut down, or led it away, is left out."""
+    """The launchers of each guest. One of which all that is there has shut down, or led it away, is
+    left out."""
     guests: dict[str, list[HeldPod]] = {}
-    for launcher in sorted(launchers, key=lambda pod: pod.phase in _ENDED):
+    for launcher in launchers:
         guests.setdefault(_owner(launcher).uid, []).append(launcher)
     return [each for each in guests.values() if any(pod.phase != _LEFT for pod in each)]
 
