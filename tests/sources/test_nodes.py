@@ -6,7 +6,12 @@ from typing import Any
 
 from backstay.kube.client import KubeClient
 from backstay.kube.resource import LEASES, NODES
-from backstay.model.labels import DRAIN_TAINT, LEASE_NAMESPACE
+from backstay.model.labels import (
+    DRAIN_TAINT,
+    LEASE_NAMESPACE,
+    OUT_OF_SERVICE,
+    OUT_OF_SERVICE_OURS,
+)
 from backstay.model.node import NodeFacts
 from backstay.seam.tasks import Tasks
 from backstay.sim.chance import Chance
@@ -164,5 +169,18 @@ def test_who_bears_the_cluster_and_who_is_worked_on_is_known_as_long_as_it_is_so
         await watched.change({"metadata": {"labels": gone}, "spec": {"taints": None}})
         assert (watched.facts().control_plane, watched.facts().in_maintenance) == (False, False)
         assert watched.source.control_plane == set()
+
+    watching(scene)
+
+
+def test_a_node_that_we_have_put_out_of_service_is_ours_to_give_back_without_our_other_taint() -> (
+    None
+):
+    async def scene(watched: Watched) -> None:
+        taints = [{"key": OUT_OF_SERVICE, "effect": "NoExecute"}]
+        await watched.change({"spec": {"taints": taints}})
+        assert not watched.facts().tainted
+        await watched.change({"metadata": {"annotations": {OUT_OF_SERVICE_OURS: "n1-1"}}})
+        assert watched.facts().tainted
 
     watching(scene)

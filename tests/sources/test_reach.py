@@ -253,6 +253,18 @@ def test_who_reaches_no_other_node_proves_nothing() -> None:
     played(scenario)
 
 
+def test_who_cannot_reach_one_node_asks_another_in_its_turn() -> None:
+    async def scenario(place: Place) -> None:
+        (one,) = await place.begin("n1")
+        place.world.wires.part(["seer-0"], ["n3/kubelet"])
+        place.kill()
+        await one.watch("n2")
+        await asyncio.sleep(60)
+        assert one.silences()["n1"].proven_on == "n4"
+
+    played(scenario)
+
+
 def test_a_refusal_proves_no_way_and_neither_does_our_own_node() -> None:
     async def scenario(place: Place) -> None:
         (one,) = await place.begin("n1")

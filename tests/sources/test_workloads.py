@@ -117,6 +117,23 @@ def test_an_instance_of_a_replica_set_is_started_again() -> None:
     assert (workload.kind, workload.restarts) == (WorkloadKind.INSTANCE, True)
 
 
+def replaced_by(*known: Json) -> str:
+    guest = only(some.launcher("web"), known=details(*known)).guest
+    assert guest is not None
+    return guest.replaced_by
+
+
+def test_a_guest_is_replaced_by_a_set_or_pool_and_by_nobody_else() -> None:
+    of_set = some.owned_by("VirtualMachineInstanceReplicaSet", "webs", api="kubevirt.io/v1")
+    of_pool = some.owned_by("VirtualMachinePool", "webs", api="pool.kubevirt.io/v1beta1")
+    pooled = some.machine("web", metadata={"ownerReferences": of_pool})
+    assert replaced_by(some.instance("web", owners=of_set)) == f"{of_set[0]['kind']}/shop/webs"
+    assert replaced_by(some.instance("web"), pooled) == "VirtualMachinePool/shop/webs"
+    foreign = some.owned_by("VirtualMachinePool", "webs", api="example.com/v1")
+    assert replaced_by(some.instance("web", owners=foreign)) == ""
+    assert replaced_by(*WEB) == ""
+
+
 def test_a_launcher_whose_instance_is_gone_is_nobodys() -> None:
     workload = only(some.launcher("web"))
     assert (workload.kind, workload.name, workload.restarts, workload.unread) == (
