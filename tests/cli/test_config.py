@@ -161,11 +161,14 @@ async def test_a_program_that_is_installed_but_idle_takes_no_job(cluster: SmallC
     assert "owners" not in armed
 
 
-async def test_a_setting_that_deletes_pods_is_named_by_doctor(cluster: SmallCluster) -> None:
+@pytest.mark.parametrize("where", ["value", "default"])
+async def test_a_setting_that_deletes_pods_is_named_by_doctor(
+    cluster: SmallCluster, where: str
+) -> None:
     await kind(cluster, "settings", "longhorn.io", "Setting", "Namespaced")
     await cluster.put({
         "apiVersion": "longhorn.io/v1", "kind": "Setting",
-        "value": "delete-both-statefulset-and-deployment-pod",
+        where: "delete-both-statefulset-and-deployment-pod",
         "metadata": {"name": "node-down-pod-deletion-policy", "namespace": "default"},
     })  # fmt: skip
     said = await cluster.run("viewer", "doctor", "--output", "json")

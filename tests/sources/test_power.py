@@ -123,6 +123,16 @@ def test_the_device_of_a_silent_node_is_asked_at_once_and_then_at_its_pace() -> 
     watching(scene)
 
 
+def test_a_device_that_is_watched_is_left_out_of_the_rounds() -> None:
+    async def scene(seen: Watching) -> None:
+        await seen.watch()
+        await asyncio.sleep(4 * SURVEY)
+        assert seen.devices.asked.count("n1") <= 1 + 4 * SURVEY / INTERVAL
+        assert "n2" in seen.devices.asked
+
+    watching(scene)
+
+
 def test_what_is_said_counts_from_when_it_was_asked_for() -> None:
     async def scene(seen: Watching) -> None:
         began = asyncio.get_running_loop().time()

@@ -288,6 +288,12 @@ def test_a_bare_pod_is_not_created_anew_and_one_with_a_controller_is() -> None:
     assert only(some.pod("web-1", owners=some.owned_by("ReplicaSet", "web"))).restarts
 
 
+def test_a_pod_of_a_replica_set_is_replaced_by_another_and_not_created_anew() -> None:
+    of_set = only(some.pod("web-1", owners=some.owned_by("ReplicaSet", "web")))
+    of_job = only(some.pod("web-1", owners=some.owned_by("Job", "web", api="batch/v1")))
+    assert (of_set.replaced_by, of_job.replaced_by) == ("ReplicaSet/shop/web", "")
+
+
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
