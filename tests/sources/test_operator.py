@@ -1,5 +1,6 @@
 """What people have said, as it comes to be known."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,14 +24,17 @@ from backstay.sim.files import MemoryFiles
 from backstay.sim.network import Network
 from backstay.sources.operator import OperatorSource, policy_of
 from backstay.sources.past import Past
+from tests.support.virtual import virtual_time
+
+
+def a_source(wall: LoopClock) -> OperatorSource:
+    network, rng = Network(), Chance(1, "test")
+    client = KubeClient(network.transport, GivenAccess("http://api", Grant(), origin="a test"))
+    return OperatorSource(client, rng=rng, wall=wall, past=Past(client, MemoryFiles(), "", rng=rng))
 
 
 async def test_confirmations_that_come_together_are_all_there_for_whoever_hears_of_one() -> None:
-    network = Network()
-    client = KubeClient(network.transport, GivenAccess("http://api", Grant(), origin="a test"))
-    wall, rng = LoopClock(), Chance(1, "test")
-    past = Past(client, MemoryFiles(), "", rng=rng)
-    source = OperatorSource(client, rng=rng, wall=wall, past=past)
+    source = a_source(LoopClock())
     heard: list[int] = []
     source.confirmed.subscribe(lambda _old, _new: heard.append(len(source.confirmations("n1"))))
     picture = source.confirmed.replacement()
@@ -38,6 +42,20 @@ async def test_confirmations_that_come_together_are_all_there_for_whoever_hears_
     for _ in picture.settle(version="7", as_of=0.0):
         pass
     assert heard == [2, 2]
+
+
+@virtual_time
+async def test_what_was_said_until_some_moment_ends_then_without_any_news() -> None:
+    wall = LoopClock()
+    source, until = a_source(wall), (wall.now() + timedelta(seconds=10)).isoformat()
+    picture = source.configs.replacement()
+    picture.add([row(ConfigSpec(mode="Armed", disarmed=Disarmed(until=until, reason="work")))])
+    for _ in picture.settle(version="7", as_of=0.0):
+        pass
+    modes = [source.policy.mode]
+    await asyncio.sleep(11)
+    modes.append(source.policy.mode)
+    assert modes == [Mode.DISARMED, Mode.ARMED]
 
 
 def word(name: str) -> ConfirmationRow:
