@@ -91,6 +91,14 @@ def test_who_has_disarmed_us_is_heeded_until_it_is_over_by_both_clocks(
     assert policy_of(config, now).mode is mode
 
 
+@pytest.mark.parametrize(("until", "mode"), [("", Mode.ARMED), ("monday", Mode.DISARMED)])
+def test_an_end_that_cannot_be_read_never_comes_and_without_one_there_is_nothing_to_end(
+    until: str, mode: Mode
+) -> None:
+    config = row(ConfigSpec(mode="Armed", disarmed=Disarmed(until=until, reason="work")))
+    assert policy_of(config, at(3600, 3600)).mode is mode
+
+
 @pytest.mark.parametrize(
     ("now", "lifted"),
     [(at(-1, -1), True), (at(-3600, 0), False), (at(0, -3600), False), (at(1, 1), False)],

@@ -123,6 +123,18 @@ def test_the_device_of_a_silent_node_is_asked_at_once_and_then_at_its_pace() -> 
     watching(scene)
 
 
+def test_what_was_said_is_known_for_as_long_as_the_node_is_watched() -> None:
+    async def scene(seen: Watching) -> None:
+        await seen.watch()
+        sight = seen.said
+        seen.source.watch([seen.node])
+        assert seen.said is sight is not None
+        seen.source.watch([])
+        assert seen.said is None
+
+    watching(scene)
+
+
 def test_a_device_that_is_watched_is_left_out_of_the_rounds() -> None:
     async def scene(seen: Watching) -> None:
         await seen.watch()
