@@ -225,6 +225,18 @@ async def test_an_empty_block_of_no_node_is_deleted(records: Records) -> None:
 
 
 @only_v1
+async def test_a_block_of_no_node_stays_while_anybody_has_an_address_of_it(
+    records: Records,
+) -> None:
+    claim = await records.give(FOUR, affinity="")
+    await records.give("10.244.3.6", affinity="", container="beef", pod="other")
+    assert fates(await release(records, claim)) == {FOUR: Fate.RELEASED}
+    block = await records.find(BLOCK)
+    assert block is not None
+    assert [each["handle_id"] for each in block["spec"]["attributes"]] == ["k8s-pod-network.beef"]
+
+
+@only_v1
 async def test_a_handle_that_is_written_meanwhile_is_read_again(records: Records) -> None:
     claim = await records.give(FOUR)
     handle = V1.handles.path(name="k8s-pod-network.c0ffee")

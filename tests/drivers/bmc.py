@@ -40,6 +40,8 @@ class Bmc:
         if self.body is not None:
             return Answer(status=200, body=self.body)
         if inbound.method == "POST" and inbound.path == (self.target or TARGET):
+            if inbound.headers.get("content-type") != "application/json":
+                return Answer(status=415)
             return self._reset(msgspec.json.decode(inbound.body)["ResetType"])
         if inbound.path == "/redfish/v1/Systems":
             return _json({"Members": [{"@odata.id": each} for each in self.members]})

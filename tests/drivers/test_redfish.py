@@ -15,6 +15,8 @@ from backstay.seam.real import open_seams
 from backstay.seam.serve import ServerTls
 from tests.drivers.bmc import PASSWORD, SYSTEM, USER, UUID, Bmc
 
+NAME = "bmc-1.example.org"
+
 
 class Scene:
     def __init__(self, bmc: Bmc, driver: Redfish, directory: Path, url: str, ca: str) -> None:
@@ -43,7 +45,7 @@ def soon() -> float:
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     bmc, authority = Bmc(), trustme.CA()
-    pem = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
+    pem = authority.issue_cert("127.0.0.1", NAME).private_key_and_cert_chain_pem.bytes()
     async with open_seams() as seams:
         listener = await seams.serve.listen(
             bmc.handle, host="127.0.0.1", port=0, tls=ServerTls(cert=pem, key=pem)
@@ -242,6 +244,15 @@ async def test_an_answer_without_end_is_cut(scene: Scene) -> None:
 
 async def test_a_certificate_that_nobody_vouches_for_is_not_accepted(scene: Scene) -> None:
     scene.write(ca=trustme.CA().cert_pem.bytes().decode())
+    assert "its certificate is not accepted" in await failure(scene)
+    assert scene.bmc.requests == 0
+
+
+async def test_a_certificate_has_to_have_the_name_that_somebody_says(scene: Scene) -> None:
+    scene.write(serverName=NAME)
+    assert (await scene.driver.sight("n1")).on
+    scene.bmc.requests = 0
+    scene.write(serverName="bmc-2.example.org")
     assert "its certificate is not accepted" in await failure(scene)
     assert scene.bmc.requests == 0
 
