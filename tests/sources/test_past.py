@@ -8,11 +8,22 @@ import pytest
 from backstay.kube.resource import LEASES
 from backstay.seam.tasks import Tasks
 from backstay.sim.files import MemoryFiles
-from backstay.sources.past import ApiWentBack, Memory, RolledBack, rolled_back, step
+from backstay.sources.past import (
+    ApiWentBack,
+    Memory,
+    RolledBack,
+    once_more,
+    rolled_back,
+    step,
+)
 from tests.sources.restored import Api, play
 
 SEEN_BY_ANOTHER = RolledBack("900", "100", "sunday")
 WENT_BACK = Memory("900", RolledBack("900", "100", "monday"))
+
+
+def seen(highest: str, went_back: RolledBack | None = None) -> Memory:
+    return Memory(highest, went_back, ("monday",))
 
 
 # The rule
@@ -21,11 +32,11 @@ WENT_BACK = Memory("900", RolledBack("900", "100", "monday"))
 @pytest.mark.parametrize(
     ("memory", "before", "version", "after"),
     [
-        (Memory(), "", "5", Memory("5")),
-        (Memory("900"), "900", "900", Memory("900")),
-        (Memory("900"), "900", "1000", Memory("1000")),
-        (Memory("900"), "900", "100", WENT_BACK),
-        (Memory("900"), "900", "99999999999999999999999", Memory("99999999999999999999999")),
+        (Memory(), "", "5", seen("5")),
+        (Memory("900"), "900", "900", seen("900")),
+        (Memory("900"), "900", "1000", seen("1000")),
+        (Memory("900"), "900", "100", seen("900", WENT_BACK.rolled_back)),
+        (Memory("900"), "900", "99999999999999999999999", seen("99999999999999999999999")),
     ],
 )
 def test_a_lower_version_than_was_seen_is_a_way_back(
@@ -47,7 +58,34 @@ def test_it_is_not_forgotten_when_the_version_grows_again() -> None:
 
 
 def test_whoever_arms_anew_accepts_it() -> None:
-    assert step(WENT_BACK, before="900", version="120", armed="tuesday") == Memory("120")
+    accepted = Memory("120", armings=("tuesday",))
+    assert step(WENT_BACK, before="900", version="120", armed="tuesday") == accepted
+
+
+def test_an_arming_that_was_seen_before_accepts_nothing() -> None:
+    """It is back from a backup, be it an older one, or a newer one than was restored at first."""
+    memory = Memory()
+    for armed in ("sunday", "monday", "tuesday"):
+        memory = step(memory, before=memory.highest, version="900", armed=armed)
+    held = step(memory, before="900", version="100", armed="monday")
+    for armed in ("sunday", "monday", "tuesday", ""):
+        assert step(held, before="900", version="110", armed=armed) == held
+    assert step(held, before="900", version="110", armed="wednesday").rolled_back is None
+
+
+def test_an_arming_in_an_api_that_went_back_once_more_accepts_nothing() -> None:
+    held = once_more(WENT_BACK, "sunday")
+    assert step(held, before="900", version="50", armed="sunday") == held
+    assert step(held, before="900", version="50", armed="tuesday").rolled_back is None
+    assert once_more(held, "sunday") == once_more(held, "") == held
+    assert once_more(Memory("900"), "sunday") == Memory("900")
+
+
+def test_only_the_last_armings_are_kept() -> None:
+    memory = Memory()
+    for number in range(100):
+        memory = step(memory, before="", version="900", armed=f"day {number}")
+    assert memory.armings == tuple(f"day {number}" for number in range(84, 100))
 
 
 def test_a_configuration_that_is_gone_accepts_nothing() -> None:
@@ -71,9 +109,32 @@ def test_an_api_that_was_restored_is_noticed_until_somebody_arms() -> None:
         await api.roll_back(backup)
         await past.look()
         assert "before, and then" in past.words
-        await api.grow()
+        await api.arm("tuesday")
         await past.look()
         assert past.words == "", "somebody has armed"
+
+    play(story)
+
+
+def test_who_restores_twice_has_not_armed_by_that() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        oldest = api.cluster.api.store.snapshot()
+        await api.arm("sunday")
+        older = await api.grow()
+        await past.look()
+        await api.roll_back(older)
+        await past.look()
+        await api.grow()
+        await past.look()
+        assert past.words, "its last arming was seen before"
+        await api.roll_back(oldest)
+        await api.arm("by whom nobody knows")
+        await past.look()
+        assert past.words, "that may be of the backup as well"
+        await api.arm("tuesday")
+        await past.look()
+        assert past.words == ""
 
     play(story)
 

@@ -13,7 +13,8 @@ read looks sound. What gives it away is the store's version: it is lower than on
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
   then made anew and keeps nothing but this.
 * Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
-  arming leaves another stamp on the configuration, so that one from the backup is told from it.
+  arming leaves another stamp on the configuration, so that one from a backup is told from it: no
+  stamp counts that was seen before, nor one that is found in an API that went back once more.
 * Whoever leads says so on the lease, and whoever leads next takes it over from there. So it
   outlives a controller without a disk, and people see it (``backstay status``). A standby tells
   the others (``hearsay.py``): one that has not seen it takes their word for it.
@@ -52,18 +53,21 @@ _AGAIN = 1.0
 it: it is looked at as soon as it is back, before it has outgrown what was seen."""
 _TIMEOUT = 10.0
 _DISK = 5.0
+_MOST_ARMINGS = 16
 
 
 class ApiWentBack(Exception):
     """What is known of the cluster is of a time that has not been; whoever knows it begins anew."""
 
 
-class RolledBack(msgspec.Struct, frozen=True, rename="camel"):
-    """From which version to which; ``armed`` is the last arming that the API knew of then."""
+class RolledBack(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """From which version to which; ``armed`` is the last arming that the API knew of then, and
+    ``others`` are those that it does not know of any more, or may know of again."""
 
     highest: str
     found: str
     armed: str
+    others: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -71,28 +75,38 @@ class RolledBack(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What is kept."""
+    """What is kept. ``armings`` are the last that were seen."""
 
     highest: str = ""
     rolled_back: RolledBack | None = None
+    armings: tuple[str, ...] = ()
 
 
 def step(memory: Memory, *, before: str, version: str, armed: str) -> Memory:
     """After a quorum read that began when ``before`` was the highest, and that showed ``version``
     and the stamp of the last arming."""
-    held = memory.rolled_back
+    held, others = memory.rolled_back, tuple(each for each in memory.armings if each != armed)
+    armings = (*others, armed)[-_MOST_ARMINGS:] if armed else others
     if held is not None:
-        return Memory(highest=version) if _is_accepted(held, armed) else memory
+        return Memory(version, armings=armings) if _is_accepted(held, armed) else memory
     if is_older(version, before):
-        return Memory(memory.highest, RolledBack(before, version, armed))
-    if memory.highest and not is_older(memory.highest, version):
+        return Memory(memory.highest, RolledBack(before, version, armed, others), armings)
+    known = memory.highest and not is_older(memory.highest, version)
+    return Memory(memory.highest if known else version, armings=armings)
+
+
+def once_more(memory: Memory, armed: str) -> Memory:
+    """It went back again, to where this was the last arming: that of a backup as well."""
+    held = memory.rolled_back
+    if held is None or not _is_accepted(held, armed):
         return memory
-    return Memory(highest=version)
+    others = (*held.others, armed)[-_MOST_ARMINGS:]
+    return msgspec.structs.replace(memory, rolled_back=msgspec.structs.replace(held, others=others))
 
 
 def _is_accepted(held: RolledBack, armed: str) -> bool:
     """Whether a person has armed since."""
-    return armed not in ("", held.armed)
+    return armed not in ("", held.armed, *held.others)
 
 
 def rolled_back(text: str) -> RolledBack | None:
@@ -223,7 +237,7 @@ class Past:
 
     def _raise(self, kind: Resource, version: str) -> None:
         if kind is CONFIGS:
-            self._memory = Memory(version)
+            self._memory = msgspec.structs.replace(self._memory, highest=version)
         else:
             self._beside[kind.label] = version
 
@@ -233,9 +247,9 @@ class Past:
         before, held_at = self._memory.highest, self._held_at
         reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
         page = reply.into(_Configs)
-        self._look_further_back(held_at, page.metadata.resource_version)
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
         armed = annotations[0].get(ARMED, "") if annotations else ""
+        self._look_further_back(held_at, page.metadata.resource_version, armed)
         before, version = self._lower or (before, page.metadata.resource_version)
         was = self.rolled_back
         self._become(
@@ -246,13 +260,14 @@ class Past:
             await self._save()
             self._went_back.set()
 
-    def _look_further_back(self, before: str, version: str) -> None:
+    def _look_further_back(self, before: str, version: str, armed: str) -> None:
         """Once is enough to hold everything; but who has begun anew since then, and finds that it
         went back once more, knows again what has not been."""
         if self.rolled_back is None:
             self._held_at = ""
         elif before and is_older(version, before):
             self._held_at = version
+            self._become(once_more(self._memory, armed))
             self._went_back.set()
         elif not is_older(version, self._held_at or "0"):
             self._held_at = version
@@ -304,7 +319,7 @@ class Past:
                 return
             # What was inherited meanwhile is newer than any file.
             held = self.rolled_back or self._saved.rolled_back
-            self._become(Memory(self._saved.highest, held))
+            self._become(Memory(self._saved.highest, held, self._saved.armings))
 
     async def _save(self) -> None:
         memory = self._memory
