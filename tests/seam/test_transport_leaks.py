@@ -4,6 +4,7 @@ The kernel is asked, because asyncio and aiohttp both believe that they have clo
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,12 +26,14 @@ def open_connections_to(port: int) -> int:
 
 
 class Silent:
-    """A TLS server that sends what it is told to, and then nothing, not even a goodbye."""
+    """A TLS server that sends what it is told to, and then nothing, not even a goodbye, unless it
+    ``hangs_up``."""
 
     def __init__(self, ca: trustme.CA) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         ca.issue_cert("127.0.0.1").configure_cert(self._context)
         self.says = b""
+        self.hangs_up = False
 
     async def start(self) -> int:
         self._held: list[asyncio.StreamWriter] = []
@@ -44,6 +47,8 @@ class Silent:
         self._held.append(writer)
         await reader.readuntil(b"\r\n\r\n")
         writer.write(self.says)
+        if self.hangs_up:
+            writer.close()
 
     async def stop(self) -> None:
         for writer in self._held:
@@ -86,4 +91,22 @@ async def test_a_stream_that_is_left_before_its_end_leaves_no_connection(
         assert open_connections_to(port) == 1
     await asyncio.sleep(0)
     assert open_connections_to(port) == 0
+    await transport.close()
+
+
+async def test_a_peer_that_hangs_up_as_it_was_asked_to_is_no_reason_for_a_word(
+    silent: tuple[Silent, int, Tls], caplog: pytest.LogCaptureFixture
+) -> None:
+    server, port, tls = silent
+    server.says = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    server.hangs_up = True
+    transport = AiohttpTransport()
+    url, parting = f"https://127.0.0.1:{port}/", {"Connection": "close"}
+    with caplog.at_level(logging.DEBUG, "aiohttp"):
+        for _ in range(5):
+            request = Request(method="GET", url=url, timeout=5, tls=tls, headers=parting)
+            assert (await transport.request(request)).body == b"ok"
+    await asyncio.sleep(0)
+    assert open_connections_to(port) == 0
+    assert caplog.text == ""
     await transport.close()

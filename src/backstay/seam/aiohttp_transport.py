@@ -196,12 +196,12 @@ class _GuardedConnector(aiohttp.TCPConnector):
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
     ) -> None:
-        # Closing TLS politely waits for the peer's goodbye. From a peer that was given up for its
-        # silence none will come, and its socket would outlive this transport.
-        given_up = protocol.transport if should_close or protocol.should_close else None
+        # Closing TLS politely waits for the peer's goodbye. Who was given up for being silent says
+        # none, and the socket would outlive us. First, because what is closed twice is past abort.
+        should_close = should_close or protocol.should_close
+        if should_close and protocol.transport is not None:
+            protocol.transport.abort()
         super()._release(key, protocol, should_close=should_close)
-        if given_up is not None:
-            given_up.abort()
 
 
 class _Undertaker:
