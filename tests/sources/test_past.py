@@ -139,6 +139,22 @@ def test_who_restores_twice_has_not_armed_by_that() -> None:
     play(story)
 
 
+def test_of_a_stamp_no_more_is_kept_than_anybody_needs() -> None:
+    async def story(api: Api) -> None:
+        files = MemoryFiles()
+        past = api.past(files)
+        await api.arm("x" * 100_000)
+        await past.look()
+        backup = await api.grow()
+        await past.look()
+        await api.roll_back(backup)
+        await past.look()
+        assert past.words
+        assert len(await files.read("flights/past.json")) < 1_000
+
+    play(story)
+
+
 def test_an_api_that_was_away_is_looked_at_as_soon_as_it_is_back() -> None:
     """Before it has outgrown what was seen."""
 

@@ -54,6 +54,8 @@ it: it is looked at as soon as it is back, before it has outgrown what was seen.
 _TIMEOUT = 10.0
 _DISK = 5.0
 _MOST_ARMINGS = 16
+_LONGEST_STAMP = 256
+"""So much of each is kept and told: who may arm can write anything. Ours begin with the time."""
 
 
 class ApiWentBack(Exception):
@@ -248,7 +250,7 @@ class Past:
         reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
         page = reply.into(_Configs)
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
-        armed = annotations[0].get(ARMED, "") if annotations else ""
+        armed = annotations[0].get(ARMED, "")[:_LONGEST_STAMP] if annotations else ""
         self._look_further_back(held_at, page.metadata.resource_version, armed)
         before, version = self._lower or (before, page.metadata.resource_version)
         was = self.rolled_back
