@@ -478,6 +478,8 @@ class App:
         """What else a person should know."""
         if difference := disagreement(self.settings.identity, self.leadership.holder):
             yield difference
+        if self.book.trouble:
+            yield f"Nothing is done about any node: incidents cannot be read ({self.book.trouble})."
         if self.past.trouble:
             yield f"The API's version is kept in memory alone: {self.past.trouble}."
         if self.linstor is not None:

@@ -27,6 +27,7 @@ from backstay.seam import Seams
 from backstay.seam.system import SystemRng
 from backstay.sim.api.server import ApiServer
 from backstay.sim.clock import LoopClock
+from backstay.sim.fate import ALL_WELL, Fate
 from backstay.sim.world import World
 from tests.record.rig import URL, RecordScene, install, lose_the_answer_of
 from tests.record.samples import judged, lost, workload
@@ -72,6 +73,21 @@ async def test_one_boot_has_one_open_incident_however_often_it_is_opened() -> No
     first = await s.book.open(THIS_BOOT, not_after=FOREVER)
     assert await s.book.open(THIS_BOOT, not_after=FOREVER) == first
     assert s.writes() == ["POST"]
+
+
+@virtual_time
+async def test_whoever_begins_to_lead_while_the_api_is_away_waits_for_what_it_has_to_know() -> None:
+    s = await scene()
+    row = await s.book.open(THIS_BOOT, not_after=FOREVER)
+    s.network.fate = lambda _: Fate(refuse=True)
+    recalled = asyncio.create_task(s.book.recall())
+    await asyncio.sleep(60)
+    assert not recalled.done()
+    assert "http://api:80" in s.book.trouble
+    s.network.fate = lambda _: ALL_WELL
+    await asyncio.sleep(10)
+    assert recalled.result() == [row]
+    assert s.book.trouble == ""
 
 
 @virtual_time

@@ -177,7 +177,7 @@ class FailoverLoop:
     async def lead(self, term: Term) -> None:
         """Until cancelled; whatever was under way has ended then."""
         queue = WorkQueue[str]("failover", rng=self._rng, parallel=_PARALLEL, last_retry=10.0)
-        rows = await self._book.all()
+        rows = await self._book.recall()
         self._history.read(rows)
         self.incidents = {row.spec.node: OpenIncident(self._book, row) for row in rows if row.open}
         self._laps.clear()

@@ -7,12 +7,15 @@
   to decide anew. The same goes for an outcome that is not known.
 * ``open`` first looks for an open incident of the same boot. Asked again after an answer that was
   lost, or by the next leader, it finds what is there.
+* Whoever begins to lead has to know of all that there are (``recall``). It may begin in the very
+  moment in which the API is restarted: then it waits, and does nothing about any node meanwhile.
 * ``follow`` keeps an eye on which there are. ``kept`` tells whoever subscribes to it of one that is
   deleted, for nobody else would: what is no news is not written, and so is not missed.
 * An intent is written before a batch of writes and its outcome after it (``telling``).
 * Every write carries ``not_after``, the end of the right to act.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import NoReturn
@@ -29,7 +32,8 @@ from backstay.apis.backstay import (
 )
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import AlreadyExists
+from backstay.kube.errors import AlreadyExists, KubeError
+from backstay.kube.limits import Backoff
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.model.incident import IncidentStatus, Intent
@@ -42,6 +46,8 @@ from backstay.seam.clock import Rng, WallClock
 _log = logging.getLogger("backstay.incidents")
 
 _TIMEOUT = 10.0
+_SOON, _LATER = 0.5, 10.0
+"""Seconds until they are asked for again, at first and at the most."""
 _ATTEMPTS = 5
 _NAME_LIMIT = 253
 
@@ -82,10 +88,12 @@ _EPOCHS: Projection[_EpochWire, KeptIncident] = Projection(_EpochWire, _kept)
 
 
 class IncidentBook:
-    """See the module. ``writes`` counts the requests that changed something."""
+    """See the module. ``writes`` counts the requests that changed something, and ``trouble`` says
+    why it is not known which incidents there are."""
 
     def __init__(self, client: KubeClient, *, wall: WallClock, rng: Rng) -> None:
         self.writes = 0
+        self.trouble = ""
         self.kept: Cache[KeptIncident] = Cache()
         self._client = client
         self._wall = wall
@@ -108,6 +116,20 @@ class IncidentBook:
         for strange in page.unreadable:
             _log.warning("incident %s cannot be read: %s", strange.key, strange.why)
         return sorted(page.rows, key=lambda row: row.key)
+
+    async def recall(self) -> list[IncidentRow]:
+        """The same, as soon as there is an answer."""
+        backoff = Backoff(base=_SOON, cap=_LATER, rng=self._rng)
+        try:
+            while True:
+                try:
+                    return await self.all()
+                except KubeError as error:
+                    self.trouble = str(error)
+                    _log.warning("nothing is done about any node yet: %s", error)
+                await asyncio.sleep(backoff.next())
+        finally:
+            self.trouble = ""
 
     async def adopt(self, spec: IncidentSpec) -> IncidentRow | None:
         """The open incident of this very boot; of several, the one that everybody would pick."""
