@@ -13,6 +13,7 @@ from backstay.lab.invariants import ownership
 from backstay.lab.knocks import Knocks
 from backstay.lab.maintenances import SLACK, Maintenances, Part
 from backstay.lab.witness import Asked, Committed, Witness
+from backstay.model.labels import MAINTENANCE
 from backstay.sim.api.store import Commit, Store, Stored
 from backstay.sim.nodes.truth import Truth
 
@@ -152,6 +153,42 @@ def test_a_cordon_is_taken_off_by_who_has_put_it_on(ours: bool) -> None:
     off = at_node(node(unschedulable=True), node(), ours=True)
     found = gives_back(off, seen)
     assert found == (None if ours else "the cordon of n2 went, which others had put on")
+
+
+def marked(**spec: object) -> Json:
+    return {"metadata": {"name": "n2", "annotations": {MAINTENANCE: "{}"}}, "spec": spec}
+
+
+def test_what_others_put_on_once_a_maintenance_is_asked_for_and_before_we_come_is_theirs() -> None:
+    known = Maintenances()
+    known.note(made("n2"), 10.0)
+    theirs = at_node(node(), node(unschedulable=True), ours=False)
+    known.note_node(theirs.commit, by_us=False, now=10.1)
+    assert known.was_put_by_us("n2", Part.CORDON) is False
+    ours = at_node(node(unschedulable=True), marked(unschedulable=True), ours=True)
+    known.note_node(ours.commit, by_us=True, now=10.2)
+    assert known.was_put_by_us("n2", Part.CORDON) is False
+
+
+def test_what_others_take_off_and_put_back_in_our_midst_is_still_ours() -> None:
+    known = Maintenances()
+    on, off = marked(unschedulable=True), marked()
+    for before, after, by_us in ((node(), on, True), (on, off, False), (off, on, False)):
+        known.note_node(at_node(before, after, ours=by_us).commit, by_us=by_us, now=1.0)
+    assert known.was_put_by_us("n2", Part.CORDON) is True
+    known.note_node(at_node(on, node(), ours=True).commit, by_us=True, now=2.0)
+    later = at_node(node(), node(unschedulable=True), ours=False)
+    known.note_node(later.commit, by_us=False, now=3.0)
+    assert known.was_put_by_us("n2", Part.CORDON) is False
+
+
+def test_whose_a_cordon_is_nobody_can_say_once_the_api_was_restored() -> None:
+    known = Maintenances()
+    known.note_node(
+        at_node(node(), marked(unschedulable=True), ours=True).commit, by_us=True, now=1
+    )
+    known.restored([], 2.0)
+    assert known.was_put_by_us("n2", Part.CORDON) is None
 
 
 def test_kubevirt_is_asked_to_forget_only_what_a_drain_of_ours_can_have_asked_for() -> None:

@@ -91,7 +91,7 @@ from backstay.lab.happenings import (
     takes_something,
 )
 from backstay.lab.linstor_rules import may_be_succeeded
-from backstay.lab.policy_rules import kept_by_a_policy, one_owner, owners_proof
+from backstay.lab.policy_rules import as_read, kept_from_us, one_owner, owners_proof
 from backstay.lab.power_rules import (
     asks_for,
     asks_to_switch,
@@ -117,11 +117,9 @@ from backstay.model.labels import (
     DRAIN_TAINT,
     EXCLUDE,
     EXEMPT,
-    IGNORE_FAIL_OVER,
     MAINTENANCE,
     OUT_OF_SERVICE,
     OUT_OF_SERVICE_OURS,
-    PROTECT,
     TAINT,
     VM_NAME,
 )
@@ -513,14 +511,10 @@ def _is_meant(live: Json, meant: Json, field: str) -> bool:
 
 
 def _kept_from_us(by: Asked, pod: Json, node: str, witness: Witness) -> str | None:
-    """By the node as it was last read: its label can change in the very next moment."""
-    labelled = (pod["metadata"].get("labels") or {}).get(PROTECT)
-    if labelled == "false":
-        return "its label says that it is not protected"
-    if labelled != "true" and IGNORE_FAIL_OVER in (pod["metadata"].get("annotations") or {}):
-        return "its annotation says that it is to be ignored"
-    if kept_by_a_policy(pod, witness):
-        return "a policy of its namespace says that it is not protected"
+    """By the configuration and the node as they were last read: both can change in the very next
+    moment."""
+    if because := kept_from_us(pod, as_read(by, witness), witness):
+        return because
     seen = witness.look(by, NODES.label, node)
     labels = (seen.stored.object["metadata"].get("labels") or {}) if seen and seen.stored else {}
     return f"{node} is exempt" if labels.get(EXEMPT) == "true" else None

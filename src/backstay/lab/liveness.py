@@ -39,7 +39,13 @@ from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.linstor_rules import is_replaceable
 from backstay.lab.maintenances import parts_on
-from backstay.lab.policy_rules import OURS, owner_of, wants_more_than_a_word
+from backstay.lab.policy_rules import (
+    OURS,
+    configured,
+    kept_from_us,
+    owner_of,
+    wants_more_than_a_word,
+)
 from backstay.lab.powers import POWER
 from backstay.lab.terms import NOBODYS, Term, term_of
 from backstay.lab.witness import Asked, Committed, Happening, Witness
@@ -290,7 +296,8 @@ class Patience:
             # LINSTOR's controller is only marked, as Kubernetes does it a few minutes later.
             marked = meta.get("deletionTimestamp") and not is_replaceable(pod)
             # What was taken out of our hands by then is for somebody else to remove.
-            if marked and self._was_touched(pod) and not self._is_kept_from_us(pod):
+            waits = _has_its_turn(records.get(uid)) or self._is_kept_from_us(pod)
+            if marked and self._was_touched(pod) and not waits:
                 yield TERMINATING, uid, f"{name} is Terminating on {node}, and nobody removes it"
 
     def _hides_its_guest(self, pod: Json, records: Iterable[Json]) -> bool:
@@ -327,10 +334,17 @@ class Patience:
         return marked_by_us or any(each is not None and each.by_us for each in gone)
 
     def _is_kept_from_us(self, pod: Json) -> bool:
-        """By its owner, or because the configuration gives the job to somebody else."""
-        config = self._witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}
-        kept = (pod["metadata"].get("labels") or {}).get(labels.PROTECT) == "false"
-        return kept or owner_of("failover", config["spec"]) != OURS
+        """By its owner, or because the configuration leaves it out, or gives the job to somebody
+        else. A pod that holds a plugged disk is in the hands of its launcher's owner."""
+        spec = configured(self._witness)
+        about = {each["uid"] for each in pod["metadata"].get("ownerReferences") or ()}
+        about.add(pod["metadata"]["uid"])
+        kept = any(
+            kept_from_us(each, spec, self._witness)
+            for each in self._pods(_node_of(pod))
+            if each["metadata"]["uid"] in about
+        )
+        return kept or owner_of("failover", spec) != OURS
 
     def _untold(self, node: str, now: float) -> Iterator[_Unkept]:
         if self._searched.get(node) == self._changes:
@@ -437,6 +451,11 @@ class Flight:
             return await self.files.names(self.directory)
         except FileNotFoundError:
             return []
+
+
+def _has_its_turn(record: Json | None) -> bool:
+    """Whether it waits in a storm for others that are released before it, as an incident tells."""
+    return record is not None and record["code"] == Reason.StormPaced.name
 
 
 def _about(word: Json) -> tuple[str, str, str]:

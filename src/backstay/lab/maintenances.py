@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from backstay.model.labels import DRAIN_TAINT, EXCLUDE
+from backstay.model.labels import DRAIN_TAINT, EXCLUDE, MAINTENANCE
 from backstay.sim.api.store import Commit
 
 Json = Mapping[str, Any]
@@ -60,8 +60,9 @@ class Maintenances:
 
     _asking: dict[str, _Asking] = field(default_factory=dict)
     """By uid."""
-    _ours: dict[tuple[str, Part], bool] = field(default_factory=dict)
-    """Whether it was one of ours who has put it on that node, the last time that somebody did."""
+    _ours: dict[tuple[str, Part], bool | None] = field(default_factory=dict)
+    """Whether it is for ours to take it off that node again; None since a restore of the API, by
+    which what is said about it on the node may have changed."""
     _open_since: dict[str, float] = field(default_factory=dict)
     """By node: since when anything could be put there."""
 
@@ -82,9 +83,12 @@ class Maintenances:
         name = commit.after.key[1]
         before = frozenset[Part]() if commit.before is None else parts_on(commit.before.object)
         after = parts_on(commit.after.object)
+        said = commit.after.object["metadata"].get("annotations") or {}
         for part in after - before:
-            # What somebody does in the midst of a maintenance is taken for a part of it.
-            self._ours[name, part] = by_us or self.is_asked_for(name, now)
+            # Who takes off what we have put on, and puts it back, has changed nothing. What was on
+            # before we came is for others to take off, be it that a maintenance is asked for.
+            known = MAINTENANCE in said and self._ours.get((name, part), False)
+            self._ours[name, part] = by_us or known
         if Part.CORDON in after:
             self._open_since.pop(name, None)
         else:
@@ -98,7 +102,7 @@ class Maintenances:
                 asking.until = min(asking.until, now)
             elif not uids[uid].get("deletionTimestamp"):
                 asking.until = math.inf
-        self._ours.clear()
+        self._ours = dict.fromkeys(self._ours)
         self._open_since.clear()
 
     def is_asked_for(self, node: str, when: float, *, slack: float = 0.0) -> bool:

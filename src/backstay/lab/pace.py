@@ -12,16 +12,16 @@ another has released it does not know, and who has just begun to look has seen n
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS, INCIDENTS
+from backstay.apis.backstay import INCIDENTS
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.happenings import About
 from backstay.lab.liveness import LOOPS
-from backstay.lab.policy_rules import hangs_on_another, kept_by_a_policy
+from backstay.lab.policy_rules import configured, hangs_on_another, kept_from_us
 from backstay.lab.silence_rules import is_lifted, most_silent
 from backstay.lab.terms import NOBODYS, term_of
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_in
-from backstay.model.labels import PROTECT, TAINT, VM_NAME
+from backstay.model.labels import TAINT, VM_NAME
 
 Json = Mapping[str, Any]
 
@@ -74,7 +74,7 @@ class Pace:
 
     def _removed(self, pod: Json, by: Asked, now: float) -> Iterator[tuple[str, str]]:
         node, workload = str(pod["spec"].get("nodeName", "")), workload_in(pod)
-        limits = (self._config().get("limits")) or {}
+        limits = configured(self._witness).get("limits") or {}
         self._released[workload] = now
         lately = sum(now - at < _MINUTE for at in self._released.values())
         pace = limits.get("releasesPerMinute", _PACE)
@@ -106,7 +106,7 @@ class Pace:
         """Whether there certainly is one."""
         nodes = [stored.object for stored in self._witness.store.all(NODES.label)]
         down = [each for each in nodes if _name(each) == node or self._is_down(each, by.sent)]
-        spec = self._config()
+        spec = configured(self._witness)
         return len(down) > most_silent(spec, len(nodes)) and not is_lifted(spec, self._witness)
 
     def _is_down(self, node: Json, now: float) -> bool:
@@ -123,12 +123,13 @@ class Pace:
         """Whether something is there that is for us to move, beyond any doubt."""
         pods = [stored.object for stored in self._witness.store.all(PODS.label)]
         elsewhere = {workload_in(pod) for pod in pods if pod["spec"].get("nodeName") != node}
-        return all((self._config().get("protect") or {}).values()) and any(
+        spec = configured(self._witness)
+        return any(
             pod["spec"].get("nodeName") == node
             and workload_in(pod) not in elsewhere
             and _is_of_a_kind_that_moves(pod)
             and not self._is_given_up(pod)
-            and not kept_by_a_policy(pod, self._witness)
+            and not kept_from_us(pod, spec, self._witness)
             for pod in pods
         )
 
@@ -139,18 +140,12 @@ class Pace:
         machine = self._witness.stored(VIRTUAL_MACHINES.label, name, meta["namespace"])
         return machine is not None and "deletionTimestamp" in machine["metadata"]
 
-    def _config(self) -> Json:
-        config = self._witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}
-        spec: Json = config["spec"]
-        return spec
-
 
 def _is_of_a_kind_that_moves(pod: Json) -> bool:
     meta = pod["metadata"]
     owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
-    kept = (meta.get("labels") or {}).get(PROTECT) == "false"
     over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return bool(owners & _KINDS) and not kept and not over
+    return bool(owners & _KINDS) and not over
 
 
 def _boot(node: Json) -> str:

@@ -12,9 +12,10 @@ its VM.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from backstay.apis.apps import STATEFUL_SETS
 from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
 from backstay.apis.csiaddons import NETWORK_FENCES
-from backstay.apis.kubevirt import VIRTUAL_MACHINES
+from backstay.apis.kubevirt import INSTANCES, VIRTUAL_MACHINES
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.addresses import BLOCKS, HANDLES
 from backstay.lab.guest_rules import asks_kubevirt, has_stopped
@@ -24,6 +25,7 @@ from backstay.lab.storage_rules import asks_to_detach
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model.evidence import Strength
 from backstay.model.labels import (
+    IGNORE_FAIL_OVER,
     MINIMUM_PROOF,
     ON_STORAGE_LOST,
     OUT_OF_SERVICE_OURS,
@@ -39,6 +41,8 @@ Json = Mapping[str, Any]
 OURS = "Ours"
 _STRENGTHS = tuple(map(str, Strength))
 """The strongest first."""
+_KINDS = (("virtualMachines", INSTANCES.kind), ("statefulSets", STATEFUL_SETS.kind))
+"""What a configuration can leave out: the field, and who owns the pods."""
 
 
 # Who does what
@@ -50,8 +54,7 @@ def one_owner(happening: Happening, witness: Witness) -> str | None:
     if job is None:
         return None
     assert isinstance(happening, Asked)
-    look = witness.look(happening, CONFIGS.label, CONFIG_NAME)
-    spec = look.stored.object["spec"] if look is not None and look.stored is not None else {}
+    spec = as_read(happening, witness)
     owner = owner_of(job, spec)
     if job == "fencing" and happening.storage == POWER and not _switches_power(spec):
         owner = "Off"
@@ -106,11 +109,39 @@ def _job_at_a_node(asked: Asked, witness: Witness) -> str | None:
 # What owners ask for
 
 
-def kept_by_a_policy(pod: Json, witness: Witness) -> bool:
-    """Whether its owners' policies say that it is not to be touched, and no label goes before."""
-    if {PROTECT, TMAX_PROTECT, ON_STORAGE_LOST} & (pod["metadata"].get("labels") or {}).keys():
-        return False
-    return False in _asked(pod, "protect", witness)
+def configured(witness: Witness) -> Json:
+    """The spec of the configuration as it stands in the API now."""
+    config = witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}
+    spec: Json = config["spec"]
+    return spec
+
+
+def as_read(by: Asked, witness: Witness) -> Json:
+    """The same, as whoever asks for something had read it last."""
+    look = witness.look(by, CONFIGS.label, CONFIG_NAME)
+    if look is None or look.stored is None:
+        return {}
+    spec: Json = look.stored.object["spec"]
+    return spec
+
+
+def kept_from_us(pod: Json, spec: Json, witness: Witness) -> str:
+    """What says that it is not to be touched, if anything does. Labels go before policies, and
+    these before a configuration with that ``spec``."""
+    meta = pod["metadata"]
+    said = meta.get("labels") or {}
+    if said.get(PROTECT) == "false":
+        return "its label says that it is not protected"
+    if said.get(PROTECT) != "true" and IGNORE_FAIL_OVER in (meta.get("annotations") or {}):
+        return "its annotation says that it is to be ignored"
+    if not said.keys().isdisjoint((PROTECT, TMAX_PROTECT, ON_STORAGE_LOST)):
+        return ""
+    asked = set(_asked(pod, "protect", witness))
+    if False in asked:
+        return "a policy of its namespace says that it is not protected"
+    owners, protect = _owners(pod), spec.get("protect") or {}
+    left_out = any(kind in owners and protect.get(field) is False for field, kind in _KINDS)
+    return "the configuration leaves its kind out" if left_out and not asked else ""
 
 
 def owners_proof(happening: Happening, witness: Witness) -> str | None:
@@ -130,20 +161,22 @@ def owners_proof(happening: Happening, witness: Witness) -> str | None:
 
 def wants_more_than_a_word(pod: Json, witness: Witness) -> bool:
     """Whether a person's word is not enough for it, by what stands in the API now."""
-    config = witness.stored(CONFIGS.label, CONFIG_NAME) or {"spec": {}}
-    weakest = str((config["spec"].get("proof") or {}).get("weakest", Strength.PRESUMED))
+    weakest = str((configured(witness).get("proof") or {}).get("weakest", Strength.PRESUMED))
     return Strength.OBSERVED.value in (weakest, _asked_proof(pod, witness))
 
 
 def hangs_on_another(pod: Json) -> bool:
     """A pod that holds a plugged disk belongs to a launcher, and goes with it."""
-    return any(each["kind"] == "Pod" for each in pod["metadata"].get("ownerReferences") or ())
+    return "Pod" in _owners(pod)
+
+
+def _owners(pod: Json) -> set[str]:
+    """Of which kinds they are."""
+    return {each["kind"] for each in pod["metadata"].get("ownerReferences") or ()}
 
 
 def _demanded(pod: Json, by: Asked, witness: Witness) -> str:
-    look = witness.look(by, CONFIGS.label, CONFIG_NAME)
-    spec = look.stored.object["spec"] if look is not None and look.stored is not None else {}
-    weakest = str((spec.get("proof") or {}).get("weakest", Strength.PRESUMED))
+    weakest = str((as_read(by, witness).get("proof") or {}).get("weakest", Strength.PRESUMED))
     return min(_asked_proof(pod, witness), weakest, key=_STRENGTHS.index)
 
 

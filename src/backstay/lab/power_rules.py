@@ -18,15 +18,14 @@ network that has kept it, after its sender had given it up.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.storage import VOLUMES
 from backstay.drivers.power import DEADLINE
 from backstay.kube.resource import NODES, PODS
-from backstay.lab.policy_rules import kept_by_a_policy
+from backstay.lab.policy_rules import as_read, configured, kept_from_us
 from backstay.lab.powers import POWER
 from backstay.lab.silence_rules import is_lifted, many_silent
 from backstay.lab.witness import Asked, Happening, Witness, workload_in
-from backstay.model.labels import CONTROL_PLANE, DRAIN_TAINT, EXEMPT, PROTECT
+from backstay.model.labels import CONTROL_PLANE, DRAIN_TAINT, EXEMPT
 from backstay.sim.bmc import Reset
 from backstay.sim.linstor.replicas import Kind, Resource
 
@@ -104,7 +103,7 @@ def _is_ours_to_move(pod: Json, witness: Witness) -> bool:
     """Beyond any doubt: what can run nowhere else waits for its node."""
     meta, spec = pod["metadata"], pod["spec"]
     owners = {each["kind"] for each in meta.get("ownerReferences") or ()}
-    kept = (meta.get("labels") or {}).get(PROTECT) == "false" or kept_by_a_policy(pod, witness)
+    kept = kept_from_us(pod, configured(witness), witness)
     bound = _HOSTNAME in (spec.get("nodeSelector") or ()) or any(
         "nodeAffinity" in (witness.stored(VOLUMES.label, each) or {"spec": {}})["spec"]
         for each in witness.volumes_of(pod)
@@ -225,8 +224,7 @@ def _kept(asked: Asked, node: str, witness: Witness) -> str:
 def switched_off_in_a_storm(asked: Asked, witness: Witness) -> str | None:
     """Storm: several that are switched off are an outage."""
     node = asked.key[1]
-    config = witness.look(asked, CONFIGS.label, CONFIG_NAME)
-    spec = config.stored.object["spec"] if config is not None and config.stored else {}
+    spec = as_read(asked, witness)
     silent = many_silent(node, spec, asked.sent, witness)
     if not silent or is_lifted(spec, witness):
         return None
