@@ -86,6 +86,11 @@ def test_a_scenario_that_is_a_value_can_be_written() -> None:
         ("replicas: 2", "replicas: 99", "workloads.statefulSets[0].replicas: between 1 and 50"),
         ("do: kill, node: n2", "do: disarm", "steps[0].seconds: disarm needs to know for how long"),
         ("do: kill, node: n2", "do: stop-vm, workload: db-0", "workload: db-0 is no VM."),
+        (
+            "until: 120",
+            "until: 120\npolicy: {config: {protect: {statefulSets: false}}}",
+            "policy.config.protect: say policy.virtualMachines or policy.statefulSets instead.",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(good: str, bad: str, sentence: str) -> None:

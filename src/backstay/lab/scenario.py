@@ -193,6 +193,13 @@ class PolicySpec(_Part, frozen=True, kw_only=True):
     policies: dict[str, dict[str, Any]] = {}
 
 
+_SAID_ELSEWHERE = {
+    "mode": "policy.mode",
+    "disarmed": "policy.disarmedFor",
+    "protect": "policy.virtualMachines or policy.statefulSets",
+}
+"""What a BackstayConfig has as well, and ``config`` of a ``PolicySpec`` is not to have."""
+
 VIRT_CONTROLLER = "virt-controller"
 API_SERVER = "api"
 """What a node can host besides controllers of ours."""
@@ -405,10 +412,9 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "controllers", "between 1 and 9 of them are needed"
     if not 0 < scenario.until <= _MOST_SECONDS:
         yield "until", f"it is to be more than 0 and at most {_MOST_SECONDS:.0f} seconds"
-    if scenario.policy.mode is Mode.DISARMED:
-        yield "policy.mode", "say for how long, with disarmedFor"
     if scenario.storage_network and not scenario.csi_addons:
         yield "storageNetwork", "only with csiAddons does anybody go by it"
+    yield from _wrong_policy(scenario.policy)
     yield from _names(scenario)
     yield from _wrong_linstor(scenario)
     for field, wrong in scenario.bmcs.wrongs(scenario.nodes) if scenario.bmcs else ():
@@ -418,6 +424,14 @@ def _wrongs(scenario: Scenario) -> Iterator[tuple[str, str]]:
         for field, wrong in _wrong_step(step, scenario):
             yield f"steps[{number}].{field}", wrong
     yield from _expectations(scenario)
+
+
+def _wrong_policy(policy: PolicySpec) -> Iterator[tuple[str, str]]:
+    if policy.mode is Mode.DISARMED:
+        yield "policy.mode", "say for how long, with disarmedFor"
+    for field in _SAID_ELSEWHERE:
+        if field in policy.config:
+            yield f"policy.config.{field}", f"say {_SAID_ELSEWHERE[field]} instead"
 
 
 def _names(scenario: Scenario) -> Iterator[tuple[str, str]]:
