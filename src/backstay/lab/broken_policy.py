@@ -29,6 +29,13 @@ class WithoutPolicies(Unruly):
         return msgspec.structs.replace(policy, rules=())
 
 
+class WithoutKinds(Unruly):
+    """Does not know that the configuration can leave VMs or StatefulSets out."""
+
+    def _obey(self, policy: Policy) -> Policy:
+        return msgspec.structs.replace(policy, virtual_machines=True, stateful_sets=True)
+
+
 class WithoutBounds(Unruly):
     """Grants owners whatever they ask for."""
 

@@ -7,6 +7,7 @@ from backstay.lab.broken_policy import (
     EverybodysAddresses,
     Forgetful,
     WithoutBounds,
+    WithoutKinds,
     WithoutPolicies,
     chain_without_pace,
 )
@@ -60,6 +61,14 @@ POLICY_BUGS: tuple[Bug, ...] = (
         frozenset({"NoBystander"}),
         {"observer": WithoutPolicies},
         policy_cases.KEPT_BY_POLICY,
+    ),
+    Bug(
+        "takes-what-is-left-out",
+        "That the configuration leaves VMs or StatefulSets out is not looked at.",
+        "decide/failover.py: is_it_protected",
+        frozenset({"NoBystander"}),
+        {"observer": WithoutKinds},
+        policy_cases.LEFT_OUT,
     ),
     Bug(
         "ignores-unreadable-policies",

@@ -43,6 +43,16 @@ KEPT_BY_POLICY = Scenario(
     until=80,
 )
 
+LEFT_OUT = Scenario(
+    name="left-out",
+    question="What if a node dies, and the configuration leaves VMs out?",
+    nodes=_NODES,
+    workloads=_TILL,
+    policy=PolicySpec(virtual_machines=False),
+    steps=_dies("n2", 5, 50),
+    until=80,
+)
+
 NEWER_THAN_WE_ARE = Scenario(
     name="newer-than-we-are",
     question="What if an owner says something in a policy that we do not understand?",

@@ -63,6 +63,14 @@ def dies_without_configuration(scene: Scene) -> Iterator[Step]:
     yield from _dies_and_perhaps_we_are_armed(scene)
 
 
+def dies_and_its_kind_is_left_out(scene: Scene) -> Iterator[Step]:
+    """By the configuration: VMs, StatefulSets, or both."""
+    vms, sets = "virtualMachines", "statefulSets"
+    kinds = scene.dice.pick(((vms,), (sets,), (vms, sets)))
+    yield step(0, Do.CONFIGURE, config={"protect": dict.fromkeys(kinds, False)})
+    yield from dies_for_good(scene)
+
+
 def _dies_and_perhaps_we_are_armed(scene: Scene) -> Iterator[Step]:
     yield from first_dies(scene)
     if scene.dice.happens(0.3):

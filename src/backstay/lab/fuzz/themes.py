@@ -94,7 +94,8 @@ THEMES: tuple[Theme, ...] = (
     Theme(
         "arming", 2, worlds.small,
         [
-            (4, people.dies_while_we_are_disarmed), (2, people.dies_while_we_only_observe),
+            (3, people.dies_while_we_are_disarmed), (2, people.dies_while_we_only_observe),
+            (1, people.dies_and_its_kind_is_left_out),
             (1, people.dies_without_configuration), (2, people.minds_change),
             (1, people.dies_while_we_are_disarmed_and_clocks_are_set),
         ],
