@@ -324,6 +324,9 @@ class App:
             if self.notifier is not None:
                 tasks.spawn(self.notifier.run(term), name="notifier")
             tasks.spawn(self.maintenance.lead(term), name="maintenance")
+            if self.past.restored:
+                refutations = Refutations(self._client, wall=self._seams.wall)
+                tasks.spawn(refutations.lapse(self.operator.to_lapse, term), name="lapse")
             if self.power is not None:
                 tasks.spawn(self._board(self.power).run(term), name="devices")
             await self.loop.lead(term)

@@ -234,11 +234,16 @@ async def test_one_that_is_there_for_the_same_boot_is_fine(cluster: SmallCluster
     assert [spec["by"] for spec in confirmations(cluster)] == ["ann"]
 
 
-async def test_one_that_an_answer_has_refuted_is_replaced(cluster: SmallCluster) -> None:
+@pytest.mark.parametrize(
+    "status", [{"refuted": "its kubelet port answered"}, {"lapsedAt": "2026-11-16T12:00:00Z"}]
+)
+async def test_one_that_was_refuted_or_has_lapsed_is_replaced(
+    cluster: SmallCluster, status: Json
+) -> None:
     """It names the last renewal and the last heartbeat, and nothing but its status tells."""
     node = await cluster.node("n1")
     await confirmed(cluster, node, by="ann")
-    told = {"status": {"refuted": "its kubelet port answered"}}
+    told = {"status": status}
     await cluster.change("/apis/backstay.dev/v1alpha1/deathconfirmations/n1/status", told)
     said = await cluster.run("confirmer", "confirm-dead", "n1", "--watch", "0", "--yes=n1")
     assert said.code == 0, said.err

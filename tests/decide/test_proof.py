@@ -240,6 +240,22 @@ def test_a_word_that_was_refuted_before_we_led_stays_void() -> None:
     assert verdict(recalled).why.code == "EvidenceContradicted"
 
 
+def test_a_word_that_came_back_with_a_backup_counts_for_nothing_and_holds_nothing() -> None:
+    lapsed = changed(word={"lapsed": True})
+    assert found(lapsed, NOW) == []
+    assert verdict(lapsed).why.code == "ConfirmationRefused"
+    assert "the API was restored from a backup after it was given" in verdict(lapsed).why.sentence
+    again = replace(WORD, name="again", uid="c2")
+    assert verdict(replace(lapsed, confirmations=(*lapsed.confirmations, again))).why.code == (
+        "MayBeReleased"
+    )
+
+
+def test_a_word_that_came_back_with_a_backup_is_refuted_by_nothing_any_more() -> None:
+    lapsed = replace(WORD, lapsed=True)
+    assert refutations(refuted_and_silent_since(confirmations=(lapsed,)).heard) == ()
+
+
 def test_the_words_that_life_has_refuted_are_named_with_the_sign() -> None:
     again = replace(WORD, name="again", uid="c2", seen_at=CONFIRMED + 40)
     other = replace(WORD, name="other", uid="c3", boot_id="b0")

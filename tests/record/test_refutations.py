@@ -5,7 +5,13 @@ from typing import Any
 
 import msgspec
 
-from backstay.apis.backstay import CONFIRMATIONS, ConfirmationSpec
+from backstay.apis.backstay import (
+    CONFIRMATIONS,
+    ConfirmationRow,
+    ConfirmationSpec,
+    ConfirmationWire,
+    confirmation_row,
+)
 from backstay.decide.proof import Heard
 from backstay.kube.lease import Term
 from backstay.model.evidence import Answer, Confirmation, Testimony
@@ -59,6 +65,28 @@ async def scene() -> Scene:
     await made.begin()
     await made.confirm()
     return made
+
+
+@virtual_time
+async def test_a_word_of_a_backup_is_marked_as_soon_as_it_is_known() -> None:
+    s = await scene()
+    row = (await s.client.get(CONFIRMATIONS, "n1")).into(ConfirmationWire)
+    looks: list[list[ConfirmationRow] | None] = [None, [confirmation_row(row)], []]
+    await s.refutations.lapse(lambda: looks.pop(0), s.term)
+    kept = confirmation_row((await s.client.get(CONFIRMATIONS, "n1")).into(ConfirmationWire))
+    assert (kept.lapsed, kept.refuted) == (True, "")
+    assert s.writes() == ["PATCH"]
+
+
+@virtual_time
+async def test_a_word_that_was_given_anew_meanwhile_is_not_marked() -> None:
+    s = await scene()
+    row = confirmation_row((await s.client.get(CONFIRMATIONS, "n1")).into(ConfirmationWire))
+    await s.client.delete(CONFIRMATIONS, "n1")
+    await s.confirm()
+    looks = [[row], []]
+    await s.refutations.lapse(lambda: looks.pop(0), s.term)
+    assert "status" not in await s.stored()
 
 
 @virtual_time

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from backstay.apis.backstay import (
@@ -27,10 +28,15 @@ from backstay.sources.past import Past
 from tests.support.virtual import virtual_time
 
 
-def a_source(wall: LoopClock) -> OperatorSource:
+def a_source_and_its_past(wall: LoopClock) -> tuple[OperatorSource, Past]:
     network, rng = Network(), Chance(1, "test")
     client = KubeClient(network.transport, GivenAccess("http://api", Grant(), origin="a test"))
-    return OperatorSource(client, rng=rng, wall=wall, past=Past(client, MemoryFiles(), "", rng=rng))
+    past = Past(client, MemoryFiles(), "", rng=rng)
+    return OperatorSource(client, rng=rng, wall=wall, past=past), past
+
+
+def a_source(wall: LoopClock) -> OperatorSource:
+    return a_source_and_its_past(wall)[0]
 
 
 async def test_confirmations_that_come_together_are_all_there_for_whoever_hears_of_one() -> None:
@@ -42,6 +48,21 @@ async def test_confirmations_that_come_together_are_all_there_for_whoever_hears_
     for _ in picture.settle(version="7", as_of=0.0):
         pass
     assert heard == [2, 2]
+
+
+async def test_what_was_there_when_the_api_had_gone_back_lapses_and_nothing_later() -> None:
+    source, past = a_source_and_its_past(LoopClock())
+    assert source.to_lapse() is None
+    picture = source.confirmed.replacement()
+    marked = msgspec.structs.replace(word("marked"), lapsed=True)
+    picture.add([word("before"), marked, word("after", version="10")])
+    for _ in picture.settle(version="10", as_of=0.0):
+        pass
+    assert source.to_lapse() == []
+    assert {each.name for each in source.confirmations("n1") if each.lapsed} == {"marked"}
+    past.inherit('{"highest": "900", "found": "9", "armed": ""}')
+    assert {each.name for each in source.confirmations("n1") if each.lapsed} == {"before", "marked"}
+    assert source.to_lapse() == [word("before")]
 
 
 @virtual_time
@@ -58,9 +79,9 @@ async def test_what_was_said_until_some_moment_ends_then_without_any_news() -> N
     assert modes == [Mode.DISARMED, Mode.ARMED]
 
 
-def word(name: str) -> ConfirmationRow:
+def word(name: str, *, version: str = "7") -> ConfirmationRow:
     return ConfirmationRow(
-        key=name, uid=name, version="7", node="n1", node_uid="u", boot_id="b", by="ana",
+        key=name, uid=name, version=version, node="n1", node_uid="u", boot_id="b", by="ana",
         reason="its fuse has blown", last_renewal="", last_heartbeat="",
     )  # fmt: skip
 

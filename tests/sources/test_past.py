@@ -22,8 +22,8 @@ SEEN_BY_ANOTHER = RolledBack("900", "100", "sunday")
 WENT_BACK = Memory("900", RolledBack("900", "100", "monday"))
 
 
-def seen(highest: str, went_back: RolledBack | None = None) -> Memory:
-    return Memory(highest, went_back, ("monday",))
+def seen(highest: str, went_back: RolledBack | None = None, *, restored: str = "") -> Memory:
+    return Memory(highest, went_back, ("monday",), restored)
 
 
 # The rule
@@ -35,7 +35,7 @@ def seen(highest: str, went_back: RolledBack | None = None) -> Memory:
         (Memory(), "", "5", seen("5")),
         (Memory("900"), "900", "900", seen("900")),
         (Memory("900"), "900", "1000", seen("1000")),
-        (Memory("900"), "900", "100", seen("900", WENT_BACK.rolled_back)),
+        (Memory("900"), "900", "100", seen("900", WENT_BACK.rolled_back, restored="100")),
         (Memory("900"), "900", "99999999999999999999999", seen("99999999999999999999999")),
     ],
 )
@@ -74,11 +74,19 @@ def test_an_arming_that_was_seen_before_accepts_nothing() -> None:
 
 
 def test_an_arming_in_an_api_that_went_back_once_more_accepts_nothing() -> None:
-    held = once_more(WENT_BACK, "sunday")
+    held = once_more(WENT_BACK, "40", "sunday")
     assert step(held, before="900", version="50", armed="sunday") == held
     assert step(held, before="900", version="50", armed="tuesday").rolled_back is None
-    assert once_more(held, "sunday") == once_more(held, "") == held
-    assert once_more(Memory("900"), "sunday") == Memory("900")
+    assert once_more(held, "40", "sunday") == once_more(held, "40", "") == held
+    assert once_more(Memory("900"), "40", "sunday") == Memory("900")
+
+
+def test_up_to_where_it_went_back_the_last_time_is_known_for_good() -> None:
+    held = step(Memory("900"), before="900", version="100", armed="monday")
+    assert held.restored == "100"
+    once = once_more(held, "40", "monday")
+    accepted = step(once, before="900", version="50", armed="tuesday")
+    assert step(accepted, before="50", version="60", armed="tuesday").restored == "40"
 
 
 def test_only_the_last_armings_are_kept() -> None:

@@ -215,10 +215,12 @@ class ConfirmationSpec(
 
 
 class ConfirmationStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Which sign of life contradicted it, for good, and when that was written down."""
+    """Which sign of life contradicted it, for good, and when that was written down; or when it was
+    found that the API had been restored from a backup after it was given."""
 
     refuted: str = ""
     refuted_at: str = ""
+    lapsed_at: str = ""
 
 
 class ConfirmationWire(msgspec.Struct, frozen=True):
@@ -240,6 +242,7 @@ class ConfirmationRow(msgspec.Struct, frozen=True, gc=False):
     last_heartbeat: str
     last_status: str = ""
     refuted: str = ""
+    lapsed: bool = False
 
 
 def confirmation_row(wire: ConfirmationWire) -> ConfirmationRow:
@@ -257,6 +260,7 @@ def confirmation_row(wire: ConfirmationWire) -> ConfirmationRow:
         last_heartbeat=spec.last_heartbeat,
         last_status=spec.last_status,
         refuted=wire.status.refuted,
+        lapsed=bool(wire.status.lapsed_at),
     )
 
 

@@ -280,9 +280,10 @@ def definitions() -> list[Schema]:
                 _column("By", ".spec.by"),
                 _column("Reason", ".spec.reason"),
                 _column("Refuted", ".status.refuted"),
+                _column("Lapsed", ".status.lapsedAt"),
                 _AGE,
             ],
-            status=_object({"refuted": _TEXT, "refutedAt": _TEXT}),
+            status=_object({"refuted": _TEXT, "refutedAt": _TEXT, "lapsedAt": _TEXT}),
         ),
         _definition(
             INCIDENTS,

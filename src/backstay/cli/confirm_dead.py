@@ -287,10 +287,10 @@ async def _put(
     node = signs.row
     body = _body(node, signs.lease, by, reason)
     for row in known:
-        if _says_the_same(row, body["spec"]) and not row.refuted:
+        if _says_the_same(row, body["spec"]) and not (row.refuted or row.lapsed):
             return Outcome(node.key, "already confirmed", f"by {row.by or 'somebody'}, as it is")
-    # One for a former boot, or from before a sign of life, counts no more; but one that life has
-    # refuted holds everything as long as it is there, whatever it is called.
+    # One for a former boot, or from before a sign of life or a restore, counts no more; but one
+    # that life has refuted holds everything as long as it is there, whatever it is called.
     for row in known:
         await client.delete(CONFIRMATIONS, row.key, conditions={"uid": row.uid})
     await client.create(CONFIRMATIONS, body, manager=MANAGER)

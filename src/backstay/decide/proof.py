@@ -201,6 +201,8 @@ def void(
     """Why a confirmation does not count, in words."""
     if not is_about(confirmation, facts):
         return "it was given for another boot of the node"
+    if confirmation.lapsed:
+        return "the API was restored from a backup after it was given"
     if _sign_after(confirmation, facts, answers) is not None:
         return "the node has shown life since"
     if confirmation.last_renewal != facts.renewal:
@@ -224,6 +226,9 @@ def _sign_after(
     """
     if confirmation.refuted:
         return confirmation.refuted
+    if confirmation.lapsed:
+        # Nobody says so any more, and there is nothing to contradict.
+        return None
     moment = confirmation.seen_at
     known = confirmation.last_renewal and confirmation.last_renewal == facts.renewal
     if facts.lease_changed_at is not None and facts.lease_changed_at > moment and not known:

@@ -145,6 +145,24 @@ RESTORED_UNSEEN = Scenario(
     until=160,
 )
 
+RESTORED_TO_BEFORE_A_BOOT = Scenario(
+    name="restored-to-before-a-boot",
+    question="What if a dead node boots, is forgotten by restores of the API, and is cut off?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(
+        _n2(0, Do.KILL),
+        _n2(0, Do.CONFIRM),
+        Step(at=6, do=Do.BACK_UP),
+        _n2(6, Do.BOOT),
+        Step(at=16, do=Do.ROLL_BACK),
+        _n2(16.1, Do.CUT),
+        Step(at=29, do=Do.ROLL_BACK),
+        Step(at=53, do=Do.ARM),
+    ),
+    until=90,
+)
+
 UNPROTECTED = Scenario(
     name="unprotected",
     question="What if the owner of a workload does not want our help?",

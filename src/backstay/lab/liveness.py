@@ -82,6 +82,8 @@ PROMISES = {
 
 _RECOVERY = 60.0
 _TOLD = 70.0
+_NOTICED = 30.0
+"""Seconds in which all of us know that the API was restored."""
 _LOOK = 1.0
 """Seconds between two looks at all promises."""
 _LEADS = 5.0
@@ -140,6 +142,9 @@ class Patience:
         self._came: dict[str, float] = {}
         """When each pod was given to its node, by uid."""
         self._in_vain: set[str] = set()
+        self._lapsed: set[str] = set()
+        """The words that came back with a backup of the API, or were given before anybody of ours
+        had to know that it was restored: they need not count."""
         self._restored_at: float | None = None
         self._set_back: set[str] = set()
         """Nodes of which nothing was written since the last restore. Whoever has gone on watching
@@ -186,8 +191,15 @@ class Patience:
                 self._notice_leader(term_of(after), happening.at)
             case PODS.label, _ if _node_of(after) and not _node_of(before):
                 self._came[after["metadata"]["uid"]] = happening.at
-            case CONFIRMATIONS.label, _ if before is None and self._is_on(after["spec"]["node"]):
-                self._in_vain.add(after["metadata"]["uid"])
+            case CONFIRMATIONS.label, _ if before is None:
+                self._notice_word(after, happening.at)
+
+    def _notice_word(self, word: Json, now: float) -> None:
+        uid, restored_at = word["metadata"]["uid"], self._witness.restores.last_at
+        if self._is_on(word["spec"]["node"]):
+            self._in_vain.add(uid)
+        if restored_at is not None and now - restored_at < _NOTICED * self._factor:
+            self._lapsed.add(uid)
 
     def _notice_leader(self, term: Term, now: float) -> None:
         gap = now - self._renewed_at > _LEADS * self._factor
@@ -208,6 +220,8 @@ class Patience:
             self._restored_at = self._witness.restores.last_at
             self._changes += 1
             self._set_back = {stored.key[1] for stored in self._witness.store.all(NODES.label)}
+            words = self._witness.store.all(CONFIRMATIONS.label)
+            self._lapsed |= {stored.object["metadata"]["uid"] for stored in words}
             self._begin_anew(now)
         if now - self._renewed_at > _LEADS * self._factor or not self._term[0]:
             self._begin_anew(now)
@@ -250,7 +264,11 @@ class Patience:
         shown = (lease["spec"].get("renewTime"), heartbeat, _posted(node))
         boot = (name, node["metadata"]["uid"], _boot(node))
         words = [stored.object for stored in self._witness.store.all(CONFIRMATIONS.label)]
-        known = [word for word in words if _about(word["spec"]) == boot]
+        known = [
+            word
+            for word in words
+            if _about(word["spec"]) == boot and word["metadata"]["uid"] not in self._lapsed
+        ]
         if any(word["metadata"]["uid"] in self._in_vain for word in known):
             return False
         return bool(known) and all(_last_signs(word["spec"]) == shown for word in known)

@@ -14,6 +14,7 @@ from backstay.lab.broken import (
     WithoutLastRenewal,
     WithoutMemory,
     WithoutRefutations,
+    WithTheWordsOfABackup,
     chain_without,
     do_we_only_observe,
     is_it_an_even_second,
@@ -60,6 +61,14 @@ WORD_BUGS: tuple[Bug, ...] = (
         frozenset({"Disarm"}),
         {"chain": chain_without(failover.has_api_gone_back)},
         cases.RESTORED,
+    ),
+    Bug(
+        "believes-words-of-a-backup",
+        "What people had confirmed before the API was restored counts again.",
+        "sources/operator.py: _has_lapsed",
+        frozenset({"NoDeleteWithoutEvidence", "NoBystander"}),
+        {"operator": WithTheWordsOfABackup},
+        cases.RESTORED_TO_BEFORE_A_BOOT,
     ),
     Bug(
         "hears-no-warning",

@@ -112,7 +112,8 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     last renewal, virt-handler's last heartbeat and, if it is not empty, the kubelet's last status.
     They are compared as they stand, never as times; where they differ, the node has lived since.
     An answer at a port leaves no such trace: by which sign it was ``refuted`` stands in its status,
-    once a leader has seen it.
+    once a leader has seen it. So does that it has ``lapsed``, because it came back with a backup of
+    the API: what became of its node since, that API cannot know.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     last_heartbeat: str = ""
     last_status: str = ""
     refuted: str = ""
+    lapsed: bool = False
 
 
 class OutOfService(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Refutations: that life has contradicted somebody's word is written down at that very word.
+"""Refutations: what has become of somebody's word is written down at that very word.
 
 A renewal leaves a trace in the API, an answer at a port does not: with the process that heard it,
 it would be forgotten, and a word that was known to be wrong would count again. So it is kept
@@ -9,13 +9,24 @@ it would be forgotten, and a word that was known to be wrong would count again. 
 * by whoever leads. What a standby has heard it tells the others while it lasts
   (``sources/views.py``), and keeps in mind for when it leads itself.
 
+So it is with a word that came back with a backup of the API (``lapse``). The node may have booted
+since it was given, which that API does not know, and whoever restores it once more makes it forget
+that we knew. Whoever wants it to count says it again.
+
 A write that fails holds nobody up: whoever knows of a refutation heeds it anyway, and the next look
 tries again.
 """
 
+import asyncio
 import logging
+from collections.abc import Callable
 
-from backstay.apis.backstay import CONFIRMATIONS, ConfirmationStatus, confirmation_patch
+from backstay.apis.backstay import (
+    CONFIRMATIONS,
+    ConfirmationRow,
+    ConfirmationStatus,
+    confirmation_patch,
+)
 from backstay.decide.proof import Heard, refutations
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Conflict, KubeError, NotFound
@@ -27,6 +38,8 @@ from backstay.seam.clock import WallClock
 _log = logging.getLogger("backstay.refutations")
 
 _TIMEOUT = 5.0
+_AGAIN = 2.0
+"""Seconds until it is looked whether it stands there."""
 
 
 class Refutations:
@@ -39,17 +52,30 @@ class Refutations:
     async def keep(self, heard: Heard, *, term: Term) -> None:
         """Writes down those that are news."""
         for word, sign in refutations(heard):
-            status = ConfirmationStatus(refuted=sign, refuted_at=time_text(self._wall.now()))
-            try:
-                await self._client.merge_patch(
-                    CONFIRMATIONS, word.name, confirmation_patch(word.uid, status),
-                    subresource="status", manager=MANAGER, timeout=_TIMEOUT,
-                    not_after=term.require(),
-                )  # fmt: skip
-            except (NotFound, Conflict):
-                # Taken back, or given anew by another: that one is looked at by itself.
-                continue
-            except KubeError as error:
-                _log.warning(
-                    "that %s is alive cannot be kept at %s: %s", word.node, word.name, error
-                )
+            status = ConfirmationStatus(refuted=sign, refuted_at=self._now_text)
+            await self._write(word.name, word.uid, status, term)
+
+    async def lapse(self, words: Callable[[], list[ConfirmationRow] | None], term: Term) -> None:
+        """Writes down of each of these that it counts no more, until there are none without that;
+        None says that they are not known yet."""
+        while (due := words()) is None or due:
+            for word in due or ():
+                status = ConfirmationStatus(lapsed_at=self._now_text)
+                await self._write(word.key, word.uid, status, term)
+            await asyncio.sleep(_AGAIN)
+
+    @property
+    def _now_text(self) -> str:
+        return time_text(self._wall.now())
+
+    async def _write(self, name: str, uid: str, status: ConfirmationStatus, term: Term) -> None:
+        try:
+            await self._client.merge_patch(
+                CONFIRMATIONS, name, confirmation_patch(uid, status),
+                subresource="status", manager=MANAGER, timeout=_TIMEOUT, not_after=term.require(),
+            )  # fmt: skip
+        except (NotFound, Conflict):
+            # Taken back, or given anew by another: that one is looked at by itself.
+            return
+        except KubeError as error:
+            _log.warning("that %s does not count cannot be kept there: %s", name, error)

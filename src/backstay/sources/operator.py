@@ -157,9 +157,21 @@ class OperatorSource:
         row = confirmation_row(reply.into(ConfirmationWire))
         return row if row.uid == known.uid else None
 
+    def to_lapse(self) -> list[ConfirmationRow] | None:
+        """Those that came back with a backup, and at which that does not stand; None while it is
+        not known which there are."""
+        if not self.confirmed.synced:
+            return None
+        return [row for row in self.confirmed if not row.lapsed and self._has_lapsed(row)]
+
+    def _has_lapsed(self, row: ConfirmationRow) -> bool:
+        """Whether it was there when the API was found to have gone back."""
+        restored = self._past.restored
+        return row.lapsed or bool(restored and not is_older(restored, row.version))
+
     def _confirmation(self, row: ConfirmationRow) -> Confirmation:
-        known = self._words.get(row.uid)
-        if known is not None and known[0] is row:
+        known, lapsed = self._words.get(row.uid), self._has_lapsed(row)
+        if known is not None and known[0] is row and known[1].lapsed == lapsed:
             return known[1]
         # A new picture is there at once, and told of one by one: some have not been told yet.
         seen_at = asyncio.get_running_loop().time() if known is None else known[1].seen_at
@@ -176,6 +188,7 @@ class OperatorSource:
             last_heartbeat=row.last_heartbeat,
             last_status=row.last_status,
             refuted=row.refuted,
+            lapsed=lapsed,
         )
         self._words[row.uid] = row, word
         return word

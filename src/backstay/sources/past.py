@@ -10,6 +10,8 @@ read looks sound. What gives it away is the store's version: it is lower than on
   it *began*: what a cache answers is old and no more than that. Every such read counts, whatever it
   was made for (``compare``), and so does a write: whoever leads renews its lease every 2 s.
 * Each kind has versions of its own: it may be kept in another store than the rest.
+* What people have confirmed by then may have come back with the backup, and be about another day.
+  It counts no more: whoever knows of it compares versions (``restored``), and writes it down.
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
   then made anew and keeps nothing but this.
 * Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
@@ -77,11 +79,13 @@ class RolledBack(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What is kept. ``armings`` are the last that were seen."""
+    """What is kept. ``armings`` are the last that were seen, ``restored`` is the version that was
+    found when the API had gone back the last time, accepted or not."""
 
     highest: str = ""
     rolled_back: RolledBack | None = None
     armings: tuple[str, ...] = ()
+    restored: str = ""
 
 
 def step(memory: Memory, *, before: str, version: str, armed: str) -> Memory:
@@ -90,20 +94,30 @@ def step(memory: Memory, *, before: str, version: str, armed: str) -> Memory:
     held, others = memory.rolled_back, tuple(each for each in memory.armings if each != armed)
     armings = (*others, armed)[-_MOST_ARMINGS:] if armed else others
     if held is not None:
-        return Memory(version, armings=armings) if _is_accepted(held, armed) else memory
+        if not _is_accepted(held, armed):
+            return memory
+        return Memory(version, armings=armings, restored=memory.restored)
     if is_older(version, before):
-        return Memory(memory.highest, RolledBack(before, version, armed, others), armings)
+        return Memory(memory.highest, RolledBack(before, version, armed, others), armings, version)
     known = memory.highest and not is_older(memory.highest, version)
-    return Memory(memory.highest if known else version, armings=armings)
+    highest = memory.highest if known else version
+    return Memory(highest, armings=armings, restored=memory.restored)
 
 
-def once_more(memory: Memory, armed: str) -> Memory:
+def once_more(memory: Memory, version: str, armed: str) -> Memory:
     """It went back again, to where this was the last arming: that of a backup as well."""
     held = memory.rolled_back
-    if held is None or not _is_accepted(held, armed):
+    if held is None:
         return memory
-    others = (*held.others, armed)[-_MOST_ARMINGS:]
-    return msgspec.structs.replace(memory, rolled_back=msgspec.structs.replace(held, others=others))
+    if _is_accepted(held, armed):
+        others = (*held.others, armed)[-_MOST_ARMINGS:]
+        held = msgspec.structs.replace(held, others=others)
+    return msgspec.structs.replace(memory, rolled_back=held, restored=version)
+
+
+def _after(told: RolledBack, memory: Memory) -> Memory:
+    """With what another has seen."""
+    return msgspec.structs.replace(memory, rolled_back=told, restored=told.found)
 
 
 def _is_accepted(held: RolledBack, armed: str) -> bool:
@@ -179,7 +193,13 @@ class Past:
         """What the last leader has left on the lease; the next look says whether it still holds."""
         told = rolled_back(remark) if remark else None
         if told is not None and self.rolled_back is None:
-            self._become(msgspec.structs.replace(self._memory, rolled_back=told))
+            self._become(_after(told, self._memory))
+
+    @property
+    def restored(self) -> str:
+        """Up to which version all that the API has may have come back with a backup; empty if it
+        never went back."""
+        return self._memory.restored
 
     @property
     def is_in_doubt(self) -> bool:
@@ -269,7 +289,7 @@ class Past:
             self._held_at = ""
         elif before and is_older(version, before):
             self._held_at = version
-            self._become(once_more(self._memory, armed))
+            self._become(once_more(self._memory, version, armed))
             self._went_back.set()
         elif not is_older(version, self._held_at or "0"):
             self._held_at = version
@@ -283,7 +303,7 @@ class Past:
         self._turn_around()
         if memory.rolled_back is not None or not told:
             return memory
-        return msgspec.structs.replace(memory, rolled_back=min(told, key=lambda each: each.words))
+        return _after(min(told, key=lambda each: each.words), memory)
 
     def _turn_around(self) -> None:
         turn, self.turn = self.turn, asyncio.Event()
@@ -321,7 +341,8 @@ class Past:
                 return
             # What was inherited meanwhile is newer than any file.
             held = self.rolled_back or self._saved.rolled_back
-            self._become(Memory(self._saved.highest, held, self._saved.armings))
+            restored = self._memory.restored or self._saved.restored
+            self._become(Memory(self._saved.highest, held, self._saved.armings, restored))
 
     async def _save(self) -> None:
         memory = self._memory

@@ -28,6 +28,7 @@ from backstay.apis.backstay import (
     Config,
     ConfigRow,
     ConfirmationSpec,
+    ConfirmationStatus,
     IncidentRow,
     config_row,
 )
@@ -340,6 +341,7 @@ class _DatedMeta(Meta, frozen=True, rename="camel"):
 class _DatedWord(msgspec.Struct, frozen=True):
     metadata: _DatedMeta
     spec: ConfirmationSpec
+    status: ConfirmationStatus = ConfirmationStatus()
 
 
 class _WordRow(msgspec.Struct, frozen=True):
@@ -363,6 +365,8 @@ def _word_row(word: _DatedWord) -> _WordRow:
         last_renewal=spec.last_renewal,
         last_heartbeat=spec.last_heartbeat,
         last_status=spec.last_status,
+        refuted=word.status.refuted,
+        lapsed=bool(word.status.lapsed_at),
     )
     return _WordRow(meta.name, meta.uid, meta.resource_version, confirmation)
 

@@ -116,6 +116,23 @@ def restored_while_one_is_away(scene: Scene) -> Iterator[Step]:
     yield step(restored + dice.between(55, 70), Do.CONFIRM, node=node)
 
 
+def restored_to_before_it_booted(scene: Scene) -> Iterator[Step]:
+    """A node was rightly said to be dead, and boots after the backup, of which the restored API
+    knows nothing. It is cut off as that is restored, and once more, before it has said a word."""
+    dice, node = scene.dice, scene.nodes[0]
+    yield step(0, Do.KILL, node=node)
+    yield step(0, Do.CONFIRM, node=node)
+    booted = dice.between(5, 7)
+    yield step(booted, Do.BACK_UP)
+    yield step(booted, Do.BOOT, node=node)
+    restored = booted + dice.between(9, 12)
+    yield step(restored, Do.ROLL_BACK)
+    yield step(restored + 0.1, dice.pick((Do.CUT, Do.KILL)), node=node)
+    restored += dice.between(11, 15)
+    yield step(restored, Do.ROLL_BACK)
+    yield step(restored + dice.between(20, 25), Do.ARM)
+
+
 def program_fails(scene: Scene) -> Iterator[Step]:
     # The last one may be on nodes, and share their fate; the first is not in every cluster.
     program, at = scene.dice.pick(PROGRAMS[1:-1]), scene.beginning()

@@ -115,7 +115,10 @@ THEMES: tuple[Theme, ...] = (
     ),
     Theme(
         "a restored API", 2, worlds.of_two,
-        [(2, leaders.api_is_restored), (3, leaders.restored_while_one_is_away)],
+        [
+            (2, leaders.api_is_restored), (3, leaders.restored_while_one_is_away),
+            (1, leaders.restored_to_before_it_booted),
+        ],
     ),
     Theme(
         "clocks and heartbeats", 1, worlds.small,
