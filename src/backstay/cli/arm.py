@@ -160,7 +160,7 @@ def _now(policy: Policy) -> str:
         why = Reason.ApiRolledBack.because(because=policy.rolled_back)
         return paragraph(
             f"{why.sentence} Arming accepts the API as it is now: look first whether guests run "
-            "twice, or on other nodes than it says."
+            "twice, or on other nodes than it says. Deaths confirmed before that count no more."
         )
     if policy.mode is Mode.DISARMED:
         return paragraph(

@@ -108,7 +108,8 @@ class Reason(Catalogue):
         "The store of the API was restored from a backup. What it lists may be long gone, what it "
         "does not list may run, and what was confirmed of a node may be about another day. So "
         "Backstay has disarmed itself. Look first whether guests run twice, or on other nodes than "
-        "the API says; arming accepts the API as it is then.",
+        "the API says; arming accepts the API as it is then, but for confirmations of deaths: what "
+        "was confirmed before counts no more, and takes another look.",
         "backstay arm",
     )
     NoLongerArmed = Entry(
@@ -593,6 +594,7 @@ class Reason(Catalogue):
     ConfirmationRefused = Entry(
         "The confirmation that {node} is dead does not count: {because}.",
         "A confirmation is bound to one boot of one node, and to the last sign of life before it "
-        "was given. The node has lived since, so somebody has to look again.",
+        "was given. The node has lived since, or the API was restored from a backup and cannot "
+        "tell, so somebody has to look again.",
         "make sure that {node} is off, then: backstay confirm-dead {node}",
     )
