@@ -38,8 +38,8 @@ from backstay.seam.clock import WallClock
 _log = logging.getLogger("backstay.refutations")
 
 _TIMEOUT = 5.0
-_AGAIN = 2.0
-"""Seconds until it is looked whether it stands there."""
+_AGAIN, _SELDOM = 2.0, 60.0
+"""Seconds until it is looked whether it stands there, at first and at the most."""
 
 
 class Refutations:
@@ -58,11 +58,14 @@ class Refutations:
     async def lapse(self, words: Callable[[], list[ConfirmationRow] | None], term: Term) -> None:
         """Writes down of each of these that it counts no more, until there are none without that;
         None says that they are not known yet."""
+        pause = _AGAIN
         while (due := words()) is None or due:
             for word in due or ():
                 status = ConfirmationStatus(lapsed_at=self._now_text)
                 await self._write(word.key, word.uid, status, term)
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(pause)
+            # Where our kinds are those of an older version, it never does.
+            pause = min(2 * pause, _SELDOM) if due else _AGAIN
 
     @property
     def _now_text(self) -> str:
