@@ -12,6 +12,7 @@ to no event loop, so one can serve a whole test session.
 import asyncio
 import http.client
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -31,6 +32,7 @@ from harness.processes import Child, RunDirectory
 Json = dict[str, Any]
 
 _READY_WITHIN = 40.0
+_STORE = "etcd"
 _POLL = 0.05
 
 
@@ -237,6 +239,33 @@ class ControlPlane:
         """The (first) API server comes back on the same port with the same data."""
         await self.apiservers[0].restart()
 
+    async def back_up(self) -> None:
+        """Keeps what is in the store now, and nothing older. It is away for a moment."""
+        await self._exchange_store(kept=self._store, becomes=self._backup)
+
+    async def restore(self) -> None:
+        """The store is as it was in the backup, by the way of every manual: the API servers are
+        stopped for it, and etcd with them."""
+        await asyncio.gather(*(server.stop() for server in self.apiservers))
+        await self._exchange_store(kept=self._backup, becomes=self._store)
+        for server in self.apiservers:
+            await server.start()
+
+    async def _exchange_store(self, *, kept: Path, becomes: Path) -> None:
+        [etcd] = [child for child in self._children if child.name == "etcd"]
+        await etcd.stop(patience=5.0)
+        await asyncio.to_thread(shutil.rmtree, becomes, ignore_errors=True)
+        await asyncio.to_thread(shutil.copytree, kept, becomes)
+        etcd.start()
+
+    @property
+    def _store(self) -> Path:
+        return self.directory / _STORE
+
+    @property
+    def _backup(self) -> Path:
+        return self.directory / "backup"
+
     async def call(self, method: str, path: str, body: Json | None = None) -> Json:
         return await self.apiservers[0].call(method, path, body)
 
@@ -330,7 +359,7 @@ _PROBE_POD: Json = {
 def _etcd_flags(directory: Path, port: int) -> list[str]:
     url = f"http://127.0.0.1:{port}"
     return [
-        f"--data-dir={directory / 'etcd'}",
+        f"--data-dir={directory / _STORE}",
         f"--listen-client-urls={url}",
         f"--advertise-client-urls={url}",
         # A single member has no peers, but insists on a door for them.
