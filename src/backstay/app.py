@@ -44,6 +44,7 @@ from backstay.extras import (
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.endpoints import EndpointWatch
+from backstay.kube.errors import KubeError
 from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Leadership, Term
 from backstay.kube.resource import LEASES
@@ -315,6 +316,7 @@ class App:
     async def _lead(self, term: Term) -> None:
         self.past.inherit(self.leadership.annotations.get(labels.ROLLED_BACK, ""))
         self._remark()
+        await self._ask_the_others()
         # To act on half a picture would be to open incidents for nodes that are merely unknown.
         while not self._has_seen_everything():  # noqa: ASYNC110 - caches tell nobody
             await asyncio.sleep(self.settings.poll_leases / 5)
@@ -330,6 +332,15 @@ class App:
             if self.power is not None:
                 tasks.spawn(self._board(self.power).run(term), name="devices")
             await self.loop.lead(term)
+
+    async def _ask_the_others(self) -> None:
+        """However long it takes: without an answer nobody could act anyway."""
+        while True:
+            try:
+                return await self.hearsay.ask()
+            except KubeError as error:
+                _log.debug("what others have seen of the API is not known yet: %s", error)
+            await asyncio.sleep(self.settings.poll_leases)
 
     def _board(self, power: PowerSource) -> DeviceBoard:
         namespace = self.settings.namespace

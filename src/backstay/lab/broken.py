@@ -52,7 +52,6 @@ from backstay.record import telling
 from backstay.record.refutations import Refutations
 from backstay.sources.hearsay import Hearsay
 from backstay.sources.operator import OperatorSource
-from backstay.sources.views import ViewRow
 
 Verb = Callable[..., Awaitable[None]]
 Told = Callable[[Why], None]
@@ -165,7 +164,7 @@ class WithTheWordsOfABackup(OperatorSource):
 
 
 class DeafToWarnings(Hearsay):
-    def _changed(self, _old: ViewRow | None, _new: ViewRow | None) -> None:
+    def _hear(self, _remark: str) -> None:
         """What others have seen of the API is their own affair."""
 
 

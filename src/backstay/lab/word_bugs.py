@@ -73,7 +73,7 @@ WORD_BUGS: tuple[Bug, ...] = (
     Bug(
         "hears-no-warning",
         "That another controller has seen the API go back in time is not heeded.",
-        "sources/hearsay.py: _changed",
+        "sources/hearsay.py: _hear",
         frozenset({"Disarm"}),
         {"hearsay": DeafToWarnings},
         cases.RESTORED_UNSEEN,

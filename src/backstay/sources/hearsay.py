@@ -8,12 +8,16 @@ itself, so it has to say so.
   as long as it holds. There it outlives its author, and is read by whoever is started next.
 * What is heard counts from the next look at the API's version on, without which nothing is done,
   and is then ours as if we had seen it; unless a person has armed since (``past.py``).
+* A watch that goes on across a restore, from a version which the restored API has not reached yet,
+  is told nothing of what comes until then. So whoever begins to lead asks for what the others say,
+  and who has something to say looks with its own eyes whether it stands there.
 * It is never more than a reason to hold. Who could forge it could forge the lease of whoever leads.
 """
 
 import asyncio
 from typing import NoReturn
 
+from backstay.kube.errors import KubeError
 from backstay.sources.past import Past, rolled_back
 from backstay.sources.views import ViewRow, Views
 
@@ -33,8 +37,13 @@ class Hearsay:
     async def run(self) -> NoReturn:
         while True:
             turn = self._past.turn
-            done = self._is_said() or await self._views.remark(self._past.remark)
+            done = await self._is_said() or await self._views.remark(self._past.remark)
             await self._until(turn, lasting=done and self._past.remark is None)
+
+    async def ask(self) -> None:
+        """What stands there now. Raises ``KubeError``."""
+        for remark in await self._views.remarks():
+            self._hear(remark)
 
     async def _until(self, turn: asyncio.Event, *, lasting: bool) -> None:
         try:
@@ -43,13 +52,21 @@ class Hearsay:
         except TimeoutError:
             pass
 
-    def _is_said(self) -> bool:
+    async def _is_said(self) -> bool:
         """In whatever words: two controllers on one node have one place to say it. What was found
         there is taken away no sooner than it has been judged."""
-        there = rolled_back(self._views.own_remark) is not None
-        return there if self._past.remark is not None else self._past.is_in_doubt or not there
+        if self._past.remark is None:
+            return self._past.is_in_doubt or rolled_back(self._views.own_remark) is None
+        try:
+            return rolled_back(await self._views.own_remark_now()) is not None
+        except KubeError:
+            return False
 
     def _changed(self, _old: ViewRow | None, new: ViewRow | None) -> None:
-        told = None if new is None else rolled_back(new.remark)
+        if new is not None:
+            self._hear(new.remark)
+
+    def _hear(self, remark: str) -> None:
+        told = rolled_back(remark)
         if told is not None:
             self._past.hear(told)

@@ -113,6 +113,8 @@ def _row(lease: _Lease) -> ViewRow:
     return ViewRow(meta.key, meta.uid, meta.resource_version, meta.name, said.get(VIEW, ""), remark)
 
 
+_OURS = f"{VIEW}=true"
+_TIMEOUT = 5.0
 _PROJECTION: Projection[_Lease, ViewRow] = Projection(_Lease, _row)
 _decoder = msgspec.json.Decoder(View)
 
@@ -136,7 +138,7 @@ class Views:
         self._namespace = namespace
         self._reflector = Reflector(
             client, LEASES, _PROJECTION, self.cache, rng=rng, namespace=namespace,
-            labels=f"{VIEW}=true",
+            labels=_OURS,
         )  # fmt: skip
         self._token = rng.token(12)
         self._round = 0
@@ -177,6 +179,13 @@ class Views:
     async def news(self) -> None:
         """Returns when somebody has said something new."""
         await self._news.wait()
+
+    async def remarks(self) -> list[str]:
+        """What all of us remark at this moment. Raises ``KubeError``."""
+        reply = await self._client.list(
+            LEASES, namespace=self._namespace, labels=_OURS, timeout=_TIMEOUT
+        )
+        return [row.remark for row in _PROJECTION.page(reply.body, call=reply.call).rows]
 
     # What we say
 
@@ -219,6 +228,18 @@ class Views:
         """What stands at our own place beside the view, as far as we know."""
         row = self.cache.get(f"{self._namespace}/{lease_name(self.node)}")
         return "" if row is None else row.remark
+
+    async def own_remark_now(self) -> str:
+        """The same, by a read that no cache answers. Raises ``KubeError``."""
+        if not self.node:
+            return ""
+        try:
+            reply = await self._client.get(
+                LEASES, lease_name(self.node), namespace=self._namespace, timeout=_TIMEOUT
+            )
+        except NotFound:
+            return ""
+        return _row(reply.into(_Lease)).remark
 
     async def remark(self, text: str | None) -> bool:
         """Says that beside the view, or takes it back. False if it has to be tried again."""
