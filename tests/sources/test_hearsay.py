@@ -23,13 +23,17 @@ class Controllers:
         self._api = api
         self._tasks = tasks
 
-    def start(self, node: str) -> Past:
+    def start(self, node: str, *, deaf_after: float | None = None) -> Past:
+        """Its watch of what is said stands still after so many seconds."""
         rng = self._api.cluster.ground.rng
         past = self._api.past(MemoryFiles(), directory="")
         views = Views(self._api.client, rng=rng, namespace=WHERE, node=node)
         hearsay = Hearsay(past, views)
-        for work in (views.run(), past.run(), hearsay.run()):
+        for work in (past.run(), hearsay.run()):
             self._tasks.spawn(work, name=f"controller on {node}")
+        watch = self._tasks.spawn(views.run(), name=f"watch on {node}")
+        if deaf_after is not None:
+            asyncio.get_running_loop().call_later(deaf_after, watch.cancel)
         return past
 
     def said(self, node: str) -> str:
@@ -98,6 +102,39 @@ def test_what_was_said_before_somebody_armed_is_taken_away_by_whoever_is_there_n
             heir = ours.start("n1")
             await asyncio.sleep(30)
             assert (heir.words, ours.said("n1")) == ("", "")
+
+    play(story)
+
+
+def test_it_is_said_again_though_ones_own_watch_has_missed_that_it_is_gone() -> None:
+    """A watch can go on across a restore, from a version that the restored API has not reached."""
+
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            ours.start("n1", deaf_after=35)
+            backup = await api.grow()
+            await asyncio.sleep(12)
+            await api.roll_back(backup)
+            await asyncio.sleep(30)
+            assert ours.said("n1")
+            await api.client.delete(LEASES, lease_name("n1"), namespace=WHERE)
+            await asyncio.sleep(8)
+            assert ours.said("n1")
+
+    play(story)
+
+
+def test_whoever_asks_hears_what_no_watch_has_told() -> None:
+    async def story(api: Api) -> None:
+        async with Tasks("test") as tasks:
+            ours = Controllers(api, tasks)
+            await ours.write("n2", '{"highest":"900","found":"100","armed":"sunday"}')
+            past = api.past(MemoryFiles(), directory="")
+            rng = api.cluster.ground.rng
+            views = Views(api.client, rng=rng, namespace=WHERE, node="n1")
+            await Hearsay(past, views).ask()
+            assert past.is_in_doubt
 
     play(story)
 
