@@ -291,6 +291,8 @@ def test_of_two_for_one_node_the_older_counts_and_the_other_takes_its_place() ->
         await set_up(s)
         await maintain(s, "n1", name="first")
         await until_told(s, "first", "Drained")
+        # The API tells ages in whole seconds.
+        await asyncio.sleep(1)
         await maintain(s, "n1", name="second")
         row = await until_told(s, "second", "AnotherMaintenance")
         assert "on account of first" in row.status.sentence
