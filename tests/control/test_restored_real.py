@@ -109,5 +109,7 @@ async def test_a_word_that_came_back_with_a_backup_lets_nothing_run_twice(
             scene.victim.kill()
             await client.delete(CONFIRMATIONS, victim)
             await scene.confirm_dead(victim)
-            await scene.until_elsewhere(pods)
+            # (Kubernetes' own programs would have to be restarted after that, to be relied upon.)
+            told = await scene.until_incident(lambda row: bool(row.status.evidence))
+            assert {each.kind for each in told.status.evidence} == {"OperatorConfirmed"}
             assert scene.most_copies(pods) == 1
