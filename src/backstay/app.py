@@ -339,7 +339,7 @@ class App:
             try:
                 return await self.hearsay.ask()
             except KubeError as error:
-                _log.debug("what others have seen of the API is not known yet: %s", error)
+                _log.warning("what others have seen of the API is not known yet: %s", error)
             await asyncio.sleep(self.settings.poll_leases)
 
     def _board(self, power: PowerSource) -> DeviceBoard:
