@@ -2,13 +2,17 @@
 
 import asyncio
 
+import msgspec
+
 from backstay.app import build
 from backstay.kube.client import KubeClient
-from backstay.kube.resource import Resource
+from backstay.kube.resource import LEASES, Resource
+from backstay.model.labels import NOTES
 from backstay.record.endpoints import CLOSED, OPEN
 from backstay.seam import Seams
 from backstay.seam.transport import Request
 from backstay.settings import Settings
+from backstay.sim.fate import ALL_WELL, Fate
 from backstay.sim.world import World
 from tests.control.rig import Scene
 
@@ -62,3 +66,28 @@ def test_others_read_only_what_probes_need_unless_they_show_a_token() -> None:
 def test_a_token_alone_opens_nothing() -> None:
     found = statuses("10.0.0.7", with_a_token=True)
     assert found == dict.fromkeys(OPEN, 200) | dict.fromkeys(CLOSED, 403)
+
+
+def test_a_leader_that_cannot_learn_what_others_have_seen_says_so_where_people_look() -> None:
+    """On its own page, and on the lease, from which ``backstay status`` has it."""
+
+    async def scenario(world: World) -> tuple[list[str], list[str], list[str]]:
+        scene = Scene(world)
+        await scene.boot("n1", "n2")
+        world.network.fate = lambda each: Fate(refuse="labelSelector" in each.request.url)
+        scene.start_controller()
+        await asyncio.sleep(60.0)
+        app = scene.apps["backstay-1"]
+        page = list(app.status().notes)
+        lease = await scene.client.get(LEASES, "backstay-controller", namespace="backstay-system")
+        noted: list[str] = msgspec.json.decode(lease.json()["metadata"]["annotations"][NOTES])
+        world.network.fate = lambda _: ALL_WELL
+        await asyncio.sleep(60.0)
+        return page, noted, [each for each in app.status().notes if "of the API" in each]
+
+    with World(seed=1) as world:
+        page, noted, later = world.run(scenario(world))
+    assert page[0].startswith(
+        "Nothing is done about any node: what others have seen of the API cannot be read (GET "
+    )
+    assert (noted, later) == (page, [])

@@ -44,7 +44,6 @@ from backstay.extras import (
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
 from backstay.kube.endpoints import EndpointWatch
-from backstay.kube.errors import KubeError
 from backstay.kube.events import EventRecorder
 from backstay.kube.lease import Leadership, Term
 from backstay.kube.resource import LEASES
@@ -170,7 +169,7 @@ class App:
             saw=partial(self.past.saw, LEASES),
         )
         views = Views(client, rng=seams.rng, namespace=settings.namespace, node=settings.node_name)
-        self.hearsay = hearsay(self.past, views)
+        self.hearsay = hearsay(self.past, views, rng=seams.rng)
         self.reach = reach(
             seams.transport,
             self.nodes,
@@ -316,7 +315,7 @@ class App:
     async def _lead(self, term: Term) -> None:
         self.past.inherit(self.leadership.annotations.get(labels.ROLLED_BACK, ""))
         self._remark()
-        await self._ask_the_others()
+        await self.hearsay.ask()
         # To act on half a picture would be to open incidents for nodes that are merely unknown.
         while not self._has_seen_everything():  # noqa: ASYNC110 - caches tell nobody
             await asyncio.sleep(self.settings.poll_leases / 5)
@@ -332,15 +331,6 @@ class App:
             if self.power is not None:
                 tasks.spawn(self._board(self.power).run(term), name="devices")
             await self.loop.lead(term)
-
-    async def _ask_the_others(self) -> None:
-        """However long it takes: without an answer nobody could act anyway."""
-        while True:
-            try:
-                return await self.hearsay.ask()
-            except KubeError as error:
-                _log.warning("what others have seen of the API is not known yet: %s", error)
-            await asyncio.sleep(self.settings.poll_leases)
 
     def _board(self, power: PowerSource) -> DeviceBoard:
         namespace = self.settings.namespace
@@ -492,8 +482,7 @@ class App:
         """What else a person should know."""
         if difference := disagreement(self.settings.identity, self.leadership.holder):
             yield difference
-        if self.book.trouble:
-            yield f"Nothing is done about any node: incidents cannot be read ({self.book.trouble})."
+        yield from self._unread()
         if self.past.trouble:
             yield f"The API's version is kept in memory alone: {self.past.trouble}."
         if self.linstor is not None:
@@ -509,6 +498,16 @@ class App:
             yield f"The flight recorder loses decisions: {self.recorder.trouble}."
         if self.notifier is not None and self.notifier.trouble:
             yield f"Notifications are not delivered: {self.notifier.trouble}."
+
+    def _unread(self) -> Iterator[str]:
+        """What has to be known before anything is done about any node."""
+        unread = {
+            "what others have seen of the API": self.hearsay.trouble,
+            "incidents": self.book.trouble,
+        }
+        for what, because in unread.items():
+            if because:
+                yield f"Nothing is done about any node: {what} cannot be read ({because})."
 
     @property
     def _mode(self) -> Mode:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstay.kube.errors import TooLate
-from backstay.kube.limits import Backoff, RateLimit, TokenBucket, VerbLimits
+from backstay.kube.errors import TooLate, Unreachable
+from backstay.kube.limits import Backoff, RateLimit, TokenBucket, VerbLimits, until_answered
 from backstay.kube.resource import LEASES, PODS
 from backstay.sim.loop import Deadlock, VirtualLoop, run
 from tests.support.dice import HIGHEST, LOWEST
@@ -52,6 +52,57 @@ def test_a_backoff_that_could_not_back_off_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match="base"):
         Backoff(base=base, cap=cap, factor=factor, rng=LOWEST)
+
+
+# Until there is an answer
+
+
+class Asked:
+    """Fails with these words, one after another, and then answers."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = iter(words)
+        self.told: list[str] = []
+
+    async def answer(self) -> int:
+        for words in self._words:
+            raise Unreachable(words)
+        return 42
+
+    async def until_answered(self) -> int:
+        return await until_answered(self.answer, rng=HIGHEST, tell=self.told.append)
+
+
+@virtual_time
+async def test_what_is_answered_at_once_is_told_nothing_of() -> None:
+    asked = Asked()
+    assert (await asked.until_answered(), asked.told) == (42, [])
+
+
+@virtual_time
+async def test_what_is_not_answered_is_asked_again_and_each_sentence_is_told_once() -> None:
+    asked, loop = Asked("refused", "refused", "busy", "busy"), asyncio.get_running_loop()
+    assert await asked.until_answered() == 42
+    assert asked.told == ["refused", "busy", ""]
+    assert round(loop.time(), 6) == 0.5 + 1 + 2 + 4
+
+
+@virtual_time
+async def test_who_waits_no_longer_because_he_was_cancelled_says_so_too() -> None:
+    asked = Asked(*["refused"] * 9)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3):
+            await asked.until_answered()
+    assert asked.told == ["refused", ""]
+
+
+@virtual_time
+async def test_a_fault_that_is_not_the_apis_ends_the_asking() -> None:
+    async def wrong() -> int:
+        raise ValueError("not the API's")
+
+    with pytest.raises(ValueError, match="not the API's"):
+        await until_answered(wrong, rng=HIGHEST, tell=pytest.fail)
 
 
 # TokenBucket

@@ -28,7 +28,7 @@ class Controllers:
         rng = self._api.cluster.ground.rng
         past = self._api.past(MemoryFiles(), directory="")
         views = Views(self._api.client, rng=rng, namespace=WHERE, node=node)
-        hearsay = Hearsay(past, views)
+        hearsay = Hearsay(past, views, rng=rng)
         for work in (past.run(), hearsay.run()):
             self._tasks.spawn(work, name=f"controller on {node}")
         watch = self._tasks.spawn(views.run(), name=f"watch on {node}")
@@ -133,7 +133,7 @@ def test_whoever_asks_hears_what_no_watch_has_told() -> None:
             past = api.past(MemoryFiles(), directory="")
             rng = api.cluster.ground.rng
             views = Views(api.client, rng=rng, namespace=WHERE, node="n1")
-            await Hearsay(past, views).ask()
+            await Hearsay(past, views, rng=rng).ask()
             assert past.is_in_doubt
 
     play(story)

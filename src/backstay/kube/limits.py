@@ -10,17 +10,22 @@ holds up a lease, because a leader that waits in line for its renewal stops bein
 
 ``Backoff`` is the one way in which Backstay waits between attempts: exponential up to a cap, with
 full jitter so that many that failed together do not come back together, and never below a floor,
-so that chance alone cannot turn a retry into a busy loop.
+so that chance alone cannot turn a retry into a busy loop. ``until_answered`` asks in that way for
+what has to be known before anything else is done, however long it takes.
 """
 
 import asyncio
 import math
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from backstay.kube.errors import TooLate
+from backstay.kube.errors import KubeError, TooLate
 from backstay.kube.resource import LEASES, Resource
 from backstay.seam.clock import Rng
+
+T = TypeVar("T")
 
 
 class Backoff:
@@ -57,6 +62,26 @@ class Backoff:
         """The attempt succeeded: the next failure starts from the base again."""
         self._ceiling = self._base
         self.attempts = 0
+
+
+async def until_answered(
+    ask: Callable[[], Awaitable[T]], *, rng: Rng, tell: Callable[[str], None]
+) -> T:
+    """What ``ask`` answers, as soon as it does not raise ``KubeError`` any more. ``tell`` is told
+    why there is no answer yet, once per sentence, and with an empty one that it waits no longer."""
+    backoff, told = Backoff(base=0.5, cap=10.0, rng=rng), ""
+    try:
+        while True:
+            try:
+                return await ask()
+            except KubeError as error:
+                if str(error) != told:
+                    told = str(error)
+                    tell(told)
+            await asyncio.sleep(backoff.next())
+    finally:
+        if told:
+            tell("")
 
 
 class TokenBucket:

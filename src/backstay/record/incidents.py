@@ -15,7 +15,6 @@
 * Every write carries ``not_after``, the end of the right to act.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import NoReturn
@@ -32,8 +31,8 @@ from backstay.apis.backstay import (
 )
 from backstay.kube.cache import Cache
 from backstay.kube.client import KubeClient
-from backstay.kube.errors import AlreadyExists, KubeError
-from backstay.kube.limits import Backoff
+from backstay.kube.errors import AlreadyExists
+from backstay.kube.limits import until_answered
 from backstay.kube.projection import Meta, Projection
 from backstay.kube.reflector import Reflector
 from backstay.model.incident import IncidentStatus, Intent
@@ -46,8 +45,6 @@ from backstay.seam.clock import Rng, WallClock
 _log = logging.getLogger("backstay.incidents")
 
 _TIMEOUT = 10.0
-_SOON, _LATER = 0.5, 10.0
-"""Seconds until they are asked for again, at first and at the most."""
 _ATTEMPTS = 5
 _NAME_LIMIT = 253
 
@@ -119,17 +116,12 @@ class IncidentBook:
 
     async def recall(self) -> list[IncidentRow]:
         """The same, as soon as there is an answer."""
-        backoff = Backoff(base=_SOON, cap=_LATER, rng=self._rng)
-        try:
-            while True:
-                try:
-                    return await self.all()
-                except KubeError as error:
-                    self.trouble = str(error)
-                    _log.warning("nothing is done about any node yet: %s", error)
-                await asyncio.sleep(backoff.next())
-        finally:
-            self.trouble = ""
+        return await until_answered(self.all, rng=self._rng, tell=self._complain)
+
+    def _complain(self, because: str) -> None:
+        self.trouble = because
+        if because:
+            _log.warning("nothing is done about any node yet: %s", because)
 
     async def adopt(self, spec: IncidentSpec) -> IncidentRow | None:
         """The open incident of this very boot; of several, the one that everybody would pick."""

@@ -10,16 +10,22 @@ itself, so it has to say so.
   and is then ours as if we had seen it; unless a person has armed since (``past.py``).
 * A watch that goes on across a restore, from a version which the restored API has not reached yet,
   is told nothing of what comes until then. So whoever begins to lead asks for what the others say,
-  and who has something to say looks with its own eyes whether it stands there.
+  however long that takes, and who has something to say looks with its own eyes whether it stands
+  there.
 * It is never more than a reason to hold. Who could forge it could forge the lease of whoever leads.
 """
 
 import asyncio
+import logging
 from typing import NoReturn
 
 from backstay.kube.errors import KubeError
+from backstay.kube.limits import until_answered
+from backstay.seam.clock import Rng
 from backstay.sources.past import Past, rolled_back
 from backstay.sources.views import ViewRow, Views
+
+_log = logging.getLogger("backstay.hearsay")
 
 _AGAIN = 5.0
 """Seconds until it is tried again, or seen to that it still stands there: somebody may restore the
@@ -27,11 +33,13 @@ API once more, to before it was said."""
 
 
 class Hearsay:
-    """See the module."""
+    """See the module. ``trouble`` says why it is not known what the others say."""
 
-    def __init__(self, past: Past, views: Views) -> None:
+    def __init__(self, past: Past, views: Views, *, rng: Rng) -> None:
+        self.trouble = ""
         self._past = past
         self._views = views
+        self._rng = rng
         views.cache.subscribe(self._changed)
 
     async def run(self) -> NoReturn:
@@ -41,8 +49,9 @@ class Hearsay:
             await self._until(turn, lasting=done and self._past.remark is None)
 
     async def ask(self) -> None:
-        """What stands there now. Raises ``KubeError``."""
-        for remark in await self._views.remarks():
+        """What stands there now, as soon as it can be read: without it nobody may act anyway."""
+        remarks = until_answered(self._views.remarks, rng=self._rng, tell=self._complain)
+        for remark in await remarks:
             self._hear(remark)
 
     async def _until(self, turn: asyncio.Event, *, lasting: bool) -> None:
@@ -61,6 +70,11 @@ class Hearsay:
             return rolled_back(await self._views.own_remark_now()) is not None
         except KubeError:
             return False
+
+    def _complain(self, because: str) -> None:
+        self.trouble = because
+        if because:
+            _log.warning("what others have seen of the API is not known yet: %s", because)
 
     def _changed(self, _old: ViewRow | None, new: ViewRow | None) -> None:
         if new is not None:
