@@ -6,7 +6,7 @@ from typing import Any
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.definitions import definitions
-from backstay.kube.resource import Resource
+from backstay.kube.resource import NODES, Resource
 from backstay.model.labels import ARMED
 from backstay.sim.api.store import Snapshot
 from backstay.sim.cluster.embedded import EmbeddedCluster
@@ -41,6 +41,11 @@ class Api:
         for number in range(10):
             await self.arm(f"monday {number}")
         return backup
+
+    async def write(self, what: str) -> None:
+        """Whatever: it has nothing to do with us."""
+        patch = {"metadata": {"annotations": {"example.com/note": what}}}
+        await self.client.merge_patch(NODES, "n1", patch)
 
     async def roll_back(self, backup: Snapshot) -> None:
         self.cluster.roll_back(backup)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from backstay.kube.resource import LEASES
+from backstay.kube.versions import is_older
 from backstay.seam.tasks import Tasks
 from backstay.sim.files import MemoryFiles
 from backstay.sources.past import (
@@ -178,6 +179,31 @@ def test_an_api_that_was_away_is_looked_at_as_soon_as_it_is_back() -> None:
             api.cluster.control_plane.start("api")
             await asyncio.sleep(2)
             assert past.words
+
+    play(story)
+
+
+def test_who_restores_twice_is_noticed_though_the_second_backup_is_but_seconds_old() -> None:
+    """It has soon outgrown what was seen a look ago."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        async with Tasks("test") as tasks:
+            tasks.spawn(past.run(), name="past")
+            backup = await api.grow()
+            await asyncio.sleep(12)
+            await api.roll_back(backup)
+            await asyncio.sleep(20)
+            first, younger = past.restored, api.cluster.api.store.snapshot()
+            for number in range(3):
+                await api.write(f"before {number}")
+                await asyncio.sleep(1)
+            await api.roll_back(younger)
+            for number in range(20):
+                await api.write(f"after {number}")
+                await asyncio.sleep(1)
+            assert first
+            assert is_older(first, past.restored)
 
     play(story)
 

@@ -23,7 +23,8 @@ read looks sound. What gives it away is the store's version: it is lower than on
 
 A store that was restored to a higher version on purpose (``etcdutl --bump-revision``), or that grew
 past the highest version before anybody looked, does not show it. Nor does a backup that is younger
-than the last look of everybody: a leader looks every 2 s, a standby every 10 s. Of whoever is
+than the last look of everybody: a leader looks every 2 s, a standby every 10 s, and each every
+second once it went back, because who restores an API often does it more than once. Of whoever is
 killed only those looks are left that were on its disk by then, where one is put every 10 s.
 """
 
@@ -51,8 +52,9 @@ _log = logging.getLogger("backstay.past")
 _FILE = "past.json"
 _EVERY = 10.0
 _AGAIN = 1.0
-"""Seconds between two looks, and while nobody answers. Whoever restores a store stops the API for
-it: it is looked at as soon as it is back, before it has outgrown what was seen."""
+"""Seconds between two looks; and while nobody answers, or nobody has accepted that the API went
+back. Whoever restores a store stops the API for it, and may do so again: it is looked at as soon as
+it is back, before it has outgrown what was seen."""
 _TIMEOUT = 10.0
 _DISK = 5.0
 _MOST_ARMINGS = 16
@@ -231,6 +233,8 @@ class Past:
                 await self.look()
             except KubeError as error:
                 _log.debug("cannot look at the API's version: %s", error)
+                pause = _AGAIN
+            if self.rolled_back is not None:
                 pause = _AGAIN
             await self._save()
             await asyncio.sleep(pause * (0.95 + 0.1 * self._rng.random()))
