@@ -44,6 +44,7 @@ class Part:
 
 PARTS = (
     Part("etcd", "go.etcd.io/etcd/server/v3", "about a minute"),
+    Part("etcdutl", "go.etcd.io/etcd/etcdutl/v3", "a few seconds"),
     Part("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "about 3 minutes"),
     Part(
         "kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "about a minute"

@@ -16,10 +16,12 @@ import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -241,21 +243,24 @@ class ControlPlane:
 
     async def back_up(self) -> None:
         """Keeps what is in the store now, and nothing older. It is away for a moment."""
-        await self._exchange_store(kept=self._store, becomes=self._backup)
+        await self._while_etcd_is_down(partial(_copy, self._store, self._backup))
 
-    async def restore(self) -> None:
+    async def restore(self, *, raised: int = 0) -> None:
         """The store is as it was in the backup, by the way of every manual: the API servers are
-        stopped for it, and etcd with them."""
+        stopped for it, and etcd with them. Where its versions are to be ``raised`` by so many,
+        etcd's own tool does it."""
         await asyncio.gather(*(server.stop() for server in self.apiservers))
-        await self._exchange_store(kept=self._backup, becomes=self._store)
+        put_back = partial(_copy, self._backup, self._store)
+        if raised:
+            put_back = partial(_raise_versions, self._binaries, self._backup, self._store, raised)
+        await self._while_etcd_is_down(put_back)
         for server in self.apiservers:
             await server.start()
 
-    async def _exchange_store(self, *, kept: Path, becomes: Path) -> None:
+    async def _while_etcd_is_down(self, work: Callable[[], None]) -> None:
         [etcd] = [child for child in self._children if child.name == "etcd"]
         await etcd.stop(patience=5.0)
-        await asyncio.to_thread(shutil.rmtree, becomes, ignore_errors=True)
-        await asyncio.to_thread(shutil.copytree, kept, becomes)
+        await asyncio.to_thread(work)
         etcd.start()
 
     @property
@@ -354,6 +359,26 @@ _PROBE_POD: Json = {
         "containers": [{"name": "never", "image": "never"}],
     },
 }
+
+
+def _copy(kept: Path, becomes: Path) -> None:
+    shutil.rmtree(becomes, ignore_errors=True)
+    shutil.copytree(kept, becomes)
+
+
+def _raise_versions(binaries: Binaries, kept: Path, becomes: Path, by: int) -> None:
+    shutil.rmtree(becomes, ignore_errors=True)
+    done = subprocess.run(
+        [
+            binaries.path("etcdutl"), "snapshot", "restore", kept / "member" / "snap" / "db",
+            # Only what etcd hands out over the wire has a sum at its end.
+            "--skip-hash-check", f"--data-dir={becomes}", f"--bump-revision={by}",
+            "--mark-compacted",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise ControlPlaneError(f"etcdutl cannot restore the backup: {done.stderr.strip()}")
 
 
 def _etcd_flags(directory: Path, port: int) -> list[str]:

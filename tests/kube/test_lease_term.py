@@ -209,6 +209,30 @@ async def test_an_api_that_is_rolled_back_keeps_its_leader_and_its_standby() -> 
         assert w.terms == [("a", 1), ("b", 2)]
 
 
+@virtual_time
+async def test_whoever_finds_the_lease_older_than_before_says_so_once() -> None:
+    async with world() as w:
+        a = await w.start("a", rest)
+        await asyncio.sleep(31.0)
+        w.store.roll_back(10)
+        await asyncio.sleep(60.0)
+        [(before, after)] = a.went_back
+        assert before - after == 10
+
+
+@virtual_time
+async def test_a_standby_that_takes_over_finds_it_too() -> None:
+    async with world() as w:
+        a = await w.start("a", rest)
+        b = await w.start("b", rest)
+        await asyncio.sleep(31.0)
+        a.die()
+        w.store.roll_back(10)
+        await asyncio.sleep(2 * TIMES.duration)
+        assert w.terms == [("a", 1), ("b", 2)]
+        assert len(b.went_back) == 1
+
+
 # Ending
 
 

@@ -20,6 +20,53 @@ def test_a_version_that_went_back_gives_it_away() -> None:
     assert restores.was_known_to(OURS, 106.0)
 
 
+def renewals(restores: Restores, *pairs: tuple[float, int]) -> None:
+    for at, version in pairs:
+        restores.renewed(OURS, at, version)
+
+
+def test_a_lease_that_is_older_than_it_was_written_gives_it_away_at_the_next_look() -> None:
+    restores = Restores(1.0)
+    looks(restores, (95.0, 900))
+    renewals(restores, (96.0, 890), (98.0, 895))
+    restores.happened(RESTORED, stamp="")
+    looks(restores, (101.0, 10_000))
+    renewals(restores, (102.0, 600))
+    looks(restores, (105.0, 10_001))
+    assert not restores.was_known_to(OURS, 106.0)
+    looks(restores, (113.0, 10_002))
+    assert not restores.was_known_to(OURS, 112.0)
+    assert restores.was_known_to(OURS, 114.0)
+
+
+def test_a_lease_that_goes_on_from_where_it_was_gives_nothing_away() -> None:
+    restores = Restores(1.0)
+    looks(restores, (95.0, 900))
+    renewals(restores, (96.0, 890), (98.0, 895))
+    restores.happened(RESTORED, stamp="")
+    renewals(restores, (102.0, 895), (104.0, 10_000))
+    looks(restores, (101.0, 10_000), (113.0, 10_002))
+    assert not restores.was_known_to(OURS, 114.0)
+
+
+def test_of_the_lease_nobody_knows_more_than_since_it_was_started_or_noticed_a_restore() -> None:
+    for begins_anew in ("started", "noticed"):
+        restores = Restores(1.0)
+        looks(restores, (50.0, 900))
+        renewals(restores, (51.0, 890))
+        if begins_anew == "noticed":
+            restores.happened(60.0, stamp="")
+            restores.armed("tuesday")
+            restores.happened(70.0, stamp="tuesday")
+        looks(restores, (95.0, 900))
+        restores.happened(RESTORED, stamp="")
+        if begins_anew == "started":
+            restores.started(OURS)
+        renewals(restores, (102.0, 600))
+        looks(restores, (101.0, 10_000), (113.0, 10_002))
+        assert not restores.was_known_to(OURS, 114.0)
+
+
 def test_what_one_saw_right_before_it_was_killed_is_lost() -> None:
     restores = Restores(1.0)
     looks(restores, (75.0, 400), (95.0, 900))

@@ -47,8 +47,8 @@ class Api:
         patch = {"metadata": {"annotations": {"example.com/note": what}}}
         await self.client.merge_patch(NODES, "n1", patch)
 
-    async def roll_back(self, backup: Snapshot) -> None:
-        self.cluster.roll_back(backup)
+    async def roll_back(self, backup: Snapshot, *, raised: int = 0) -> None:
+        self.cluster.roll_back(backup, raised=raised)
         await asyncio.sleep(1)
 
     def past(self, files: MemoryFiles, directory: str = "flights") -> Past:

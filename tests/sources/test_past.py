@@ -19,6 +19,7 @@ from backstay.sources.past import (
 )
 from tests.sources.restored import Api, play
 
+RAISED = 1_000_000_000
 SEEN_BY_ANOTHER = RolledBack("900", "100", "sunday")
 WENT_BACK = Memory("900", RolledBack("900", "100", "monday"))
 
@@ -221,6 +222,83 @@ def test_what_another_read_has_shown_counts_at_the_next_look() -> None:
     play(story)
 
 
+def test_a_lease_that_went_back_counts_at_the_next_look() -> None:
+    """Where versions count on from a higher one, nothing else shows it."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        await past.look()
+        backup = await api.grow()
+        await api.roll_back(backup, raised=RAISED)
+        found = str(api.cluster.api.store.version)
+        await past.look()
+        assert past.words == ""
+        past.watch_lease()("811", "790")
+        await past.look()
+        assert past.words == "the version of our lease was 811 before, and then 790"
+        assert past.restored == found
+        assert rolled_back(past.remark or "") == past.rolled_back
+        await api.arm("tuesday")
+        await past.look()
+        assert (past.words, past.restored) == ("", found)
+
+    play(story)
+
+
+def test_a_lease_that_was_found_while_a_look_was_under_way_counts_at_the_next() -> None:
+    """What that look finds may be from before the restore."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        async with Tasks("test") as tasks:
+            look = tasks.spawn(past.look(), name="look")
+            await asyncio.sleep(0)
+            past.watch_lease()("811", "790")
+            await look
+        assert past.words == ""
+        await past.look()
+        assert past.words != ""
+
+    play(story)
+
+
+def test_whoever_is_about_to_begin_anew_has_no_say_about_the_lease_any_more() -> None:
+    """It compares with what it knew before."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        watcher = past.watch_lease()
+        watcher("811", "790")
+        await past.look()
+        known = past.restored
+        await api.grow()
+        watcher("811", "795")
+        await past.look()
+        assert past.restored == known
+        past.watch_lease()("795", "792")
+        await past.look()
+        assert is_older(known, past.restored)
+
+    play(story)
+
+
+def test_an_arming_that_is_found_as_the_lease_goes_back_once_more_accepts_nothing() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        past.watch_lease()("811", "790")
+        await past.look()
+        past.watch_lease()("800", "799")
+        await api.arm("back from the second backup")
+        await past.look()
+        await past.look()
+        assert past.words != ""
+        await api.arm("tuesday")
+        await past.look()
+        assert past.words == ""
+
+    play(story)
+
+
 def test_a_read_that_began_before_a_higher_version_was_seen_shows_nothing() -> None:
     async def story(api: Api) -> None:
         past = api.past(MemoryFiles(), directory="")
@@ -320,6 +398,19 @@ def test_whoever_is_told_of_it_begins_anew() -> None:
             tasks.spawn(past.run(), name="past")
             with pytest.raises(ApiWentBack):
                 await past.unless_it_goes_back(asyncio.sleep(1000))
+
+    play(story)
+
+
+def test_a_way_back_that_is_seen_before_anything_is_begun_is_not_forgotten() -> None:
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        past.hear(SEEN_BY_ANOTHER)
+        await past.look()
+        with pytest.raises(ApiWentBack):
+            await past.unless_it_goes_back(asyncio.sleep(1000))
+        async with asyncio.timeout(2000):
+            await past.unless_it_goes_back(asyncio.sleep(1000))
 
     play(story)
 

@@ -8,7 +8,8 @@ those before it were answered. A world looks on from outside and notes in ``brok
   landed was sent, or for a term that its sender has left behind;
 * the terms of two candidates are valid at one moment;
 * a term begins under an epoch that was there before;
-* a lease is released while its holder still works.
+* a lease is released while its holder still works;
+* a candidate takes the store for restored that was not.
 """
 
 import asyncio
@@ -106,12 +107,15 @@ class Candidate:
             rng=rng,
             floor=self.floor,
             times=TIMES,
+            went_back=self._went_back,
         )
         self.write_every = 0.1
         self.refusal: Answer | None = None
         self.answer_lag = 0.0
         self.watch_lag = 0.0
         self.working = False
+        self.went_back: list[tuple[int, int]] = []
+        """What it was told when the lease had become older."""
         self.link.sent = Watched(self._sent)
         self._world = world
         self._renewals: dict[bytes, float] = {}
@@ -155,6 +159,11 @@ class Candidate:
 
     def permission(self, term: Term) -> float | None:
         return term.require()
+
+    def _went_back(self, before: str, after: str) -> None:
+        if self._world.store.backups == 0:
+            self._world.note(f"{self.name} says that the lease went back, {before} to {after}")
+        self.went_back.append((int(before), int(after)))
 
     async def floor(self) -> int:
         await self.client.get(LEASES, PAPER, namespace="default", timeout=TIMES.attempt)

@@ -67,6 +67,8 @@ class LeaseStore:
         self._events: list[_Event] = []
         self._version = _FIRST_VERSION
         self._born = 0
+        self.backups = 0
+        """How often it was restored."""
         self._news = asyncio.Event()
 
     async def __call__(self, inbound: Inbound) -> Answer:
@@ -91,6 +93,7 @@ class LeaseStore:
 
     def roll_back(self, versions: int) -> None:
         """As when etcd is restored from a backup: the last changes never were."""
+        self.backups += 1
         kept = self._events[: len(self._events) - versions]
         self._events, self._leases, self._version = [], {}, _FIRST_VERSION
         for event in kept:

@@ -24,6 +24,10 @@ docs/architecture.md). Still it must not lie, so:
 Whatever shows the lease (an answer, a read, the watch) goes through ``_see``, and every write
 names the version that it is meant for. A view that is out of date can therefore cost time, and
 nothing else.
+
+The versions of one object only grow, whoever writes or deletes it, and a read that no cache answers
+shows the last. So a lease that is read at a lower version than before tells that somebody has put
+the whole store back (``went_back``), also where the store itself counts on from a higher one.
 """
 
 import asyncio
@@ -153,6 +157,8 @@ class Term:
 Work = Callable[[Term], Awaitable[None]]
 Floor = Callable[[], Awaitable[int]]
 """Reads the highest epoch that was ever recorded outside the lease."""
+WentBack = Callable[[str, str], None]
+"""Is told the version of the lease as it was seen before, and the lower one that it has now."""
 
 
 class Leadership:
@@ -171,6 +177,7 @@ class Leadership:
         floor: Floor,
         times: LeaseTimes | None = None,
         compare: Compare = lambda: lambda _: None,
+        went_back: WentBack = lambda _before, _now: None,
     ) -> None:
         self.identity = identity
         self.times = times or LeaseTimes()
@@ -185,6 +192,7 @@ class Leadership:
         self._wall = wall
         self._floor = floor
         self._compare = compare
+        self._went_back = went_back
         self._backoff = Backoff(base=self.times.renew / 2, cap=self.times.renew, rng=rng)
         cache: Cache[LeaseRow] = Cache()
         cache.subscribe(self._hear)
@@ -195,6 +203,8 @@ class Leadership:
             idle=self.times.hold,
         )  # fmt: skip
         self._seen: LeaseRow | None = None
+        self._newest = ""
+        """The version of the lease as it was seen last, also if it is gone by now."""
         self._quiet_since = -math.inf
         self._highest = 0
         self._begun: dict[str, float] = {}
@@ -234,6 +244,8 @@ class Leadership:
     def _see(self, row: LeaseRow | None) -> None:
         """The lease as it is now, None if there is none."""
         before, self._seen = self._seen, row
+        if row is not None:
+            self._newest = row.version
         # What is gone may have come and gone again since we last looked.
         if not (row and before and row.says_the_same(before)):
             self._quiet_since = asyncio.get_running_loop().time()
@@ -281,7 +293,7 @@ class Leadership:
 
     async def _look(self, *, deadline: float) -> None:
         """What is read counts even if it is older: then the API was rolled back."""
-        timeout = deadline - asyncio.get_running_loop().time()
+        timeout, before = deadline - asyncio.get_running_loop().time(), self._newest
         try:
             reply = await self._client.get(
                 LEASES, self._name, namespace=self._namespace, timeout=timeout
@@ -289,7 +301,11 @@ class Leadership:
         except errors.NotFound:
             self._see(None)
         else:
-            self._see(_row(reply.into(_Lease)))
+            row = _row(reply.into(_Lease))
+            # What was seen while the answer was under way may well be newer.
+            if is_older(row.version, before):
+                self._went_back(before, row.version)
+            self._see(row)
 
     # Standing by
 

@@ -418,6 +418,13 @@ class ByTheLeaseAlone(Leadership):
         super().__init__(client, **{**rest, "floor": _nothing_recorded})
 
 
+class BlindToItsLease(Leadership):
+    async def _look(self, *, deadline: float) -> None:
+        """That the lease is older than it was written is nobody's business."""
+        self._newest = ""
+        await super()._look(deadline=deadline)
+
+
 class Impatient(Leadership):
     @property
     def _free_at(self) -> float:

@@ -4,6 +4,8 @@ Each is a small scenario that a controller without a bug goes through without br
 The node ``n2`` is the one that things happen to; it runs the VM ``till`` and the replica ``db-0``.
 """
 
+import msgspec
+
 from backstay.lab.scenario import (
     LEADER,
     After,
@@ -125,6 +127,18 @@ RESTORED = Scenario(
         _n2(110, Do.CONFIRM),
     ),
     until=150,
+)
+
+RESTORED_RAISED = msgspec.structs.replace(
+    RESTORED,
+    name="restored-raised",
+    question="What if the API is restored, and its versions count on from a much higher one?",
+    steps=(
+        Step(at=0, do=Do.BACK_UP),
+        _n2(5, Do.KILL),
+        Step(at=55, do=Do.ROLL_BACK_RAISED),
+        _n2(110, Do.CONFIRM),
+    ),
 )
 
 RESTORED_UNSEEN = Scenario(

@@ -254,10 +254,10 @@ class LabCluster:
 
     # What people do
 
-    def roll_back(self, backup: Snapshot) -> None:
-        """Restores the API from a backup."""
+    def roll_back(self, backup: Snapshot, *, raised: int = 0) -> None:
+        """Restores the API from a backup, perhaps with its version raised."""
         before = self.store.version
-        self.embedded.roll_back(backup)
+        self.embedded.roll_back(backup, raised=raised)
         self.witness.rolled_back(before)
 
     async def arm(self) -> None:

@@ -45,6 +45,9 @@ ALICE = "alice"
 BORROWER = "borrower"
 """The pod that is given an address of somebody else."""
 
+_RAISED = 1_000_000_000
+"""By so many the manual of etcd has versions raised."""
+
 _WRITES = 100
 """How often in a second others write to the blocks of addresses."""
 
@@ -148,6 +151,7 @@ class Deeds:
             Do.START_API: lambda _: self._start_program(API),
             Do.BACK_UP: self._back_up,
             Do.ROLL_BACK: self._roll_back,
+            Do.ROLL_BACK_RAISED: self._roll_back,
             Do.KILL_PROGRAM: lambda step: self._kill_program(step.program),
             Do.START_PROGRAM: lambda step: self._start_program(step.program),
             Do.DELETE_VM: self._delete_vm,
@@ -376,11 +380,12 @@ class Deeds:
         self._backup = self._cluster.store.snapshot()
         return "backs up the API"
 
-    async def _roll_back(self, _step: Step) -> str:
+    async def _roll_back(self, step: Step) -> str:
         if self._backup is None:
             return ""
-        self._cluster.roll_back(self._backup)
-        return "restores the API from its backup"
+        raised = _RAISED if step.do is Do.ROLL_BACK_RAISED else 0
+        self._cluster.roll_back(self._backup, raised=raised)
+        return "restores the API from its backup" + (", and raises its versions" if raised else "")
 
     # Workloads
 
@@ -574,7 +579,7 @@ _OF_PEOPLE = frozenset({
     Do.ARM, Do.RELEASE_STORM, Do.SAY_WHAT_WE_DO_NOT_KNOW, Do.CONFIGURE,
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
-    Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK,
+    Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK, Do.ROLL_BACK_RAISED,
     Do.MIGRATE, Do.CANCEL_MIGRATION, Do.DELETE_GUEST, Do.SAY_FAILED, Do.PLUG_DISK, Do.EVICT,
     Do.DELETE_INCIDENTS, Do.SWITCH_OFF, Do.SWITCH_ON, Do.PUT_IN_MAINTENANCE,
     Do.TAKE_OUT_OF_MAINTENANCE,

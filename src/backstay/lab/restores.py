@@ -2,8 +2,9 @@
 
 What gives a restored API away is its version: it is lower than one that somebody has seen. So it
 counts who has asked for it with a quorum read, when, and what it was; and of whoever was killed
-since, what it had the time to write down. Who has seen it go back tells the others; and once a
-person arms anew, the API is accepted as it is.
+since, what it had the time to write down. Where versions count on from a higher one, it is the
+lease of whoever leads, which is older than it was written. Who has seen it go back tells the
+others; and once a person arms anew, the API is accepted as it is.
 """
 
 import math
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 
 _LONG = 30.0
 """Seconds in which each of ours asks for the API's version, whatever else it does."""
+_UNDER_WAY = 10.0
+"""Seconds for which a look may be under way."""
 KEPT = 15.0
 """Seconds in which one of ours has written down what it has just learned."""
 
@@ -26,6 +29,7 @@ class Restores:
     _open_since: float | None = None
     _stamp: str = ""
     _looks: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    _renewals: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -34,6 +38,12 @@ class Restores:
 
     def happened(self, now: float, *, stamp: str) -> None:
         """``stamp`` is what the last arming has left, as the backup has it."""
+        # Whoever noticed the one before has forgotten the lease of before that.
+        since = self.last_at or 0.0
+        self._renewals = {
+            user: [each for each in renewals if each[0] > since]
+            for user, renewals in self._renewals.items()
+        }
         self._open_since = self.last_at = now
         self._stamp = stamp
 
@@ -46,14 +56,19 @@ class Restores:
         """One of ours begins, perhaps in the place of one that was killed. What that one saw in its
         last moments is lost, but for a version that went back: this is written down at once."""
         looks = self._looks.get(user, [])
-        if not looks or (self._open_since and _seen_at(looks, self._open_since) < math.inf):
+        if not looks or (self._open_since and self._seen_at(user, self._open_since) < math.inf):
             return
+        self._renewals.pop(user, None)
         kept = looks[-1][0] - KEPT * self.factor
         self._looks[user] = [each for each in looks if each[0] <= kept]
 
     def looked(self, user: str, now: float, version: int) -> None:
         """One of ours was told the version by a quorum read."""
         self._looks.setdefault(user, []).append((now, version))
+
+    def renewed(self, user: str, now: float, version: int) -> None:
+        """One of ours wrote the lease, of which it must have seen this version for that."""
+        self._renewals.setdefault(user, []).append((now, version))
 
     def was_known_to(self, user: str, sent: float) -> bool:
         """Whether ``user`` had seen, when something left it, that the version is lower than it was,
@@ -66,19 +81,27 @@ class Restores:
         last = max((at for at, _ in looks if at <= sent), default=-math.inf)
         if last < then:
             return last > -math.inf and sent > then + _LONG
-        if _seen_at(looks, then) <= sent:
+        if self._seen_at(user, then) <= sent:
             return True
-        told = min((self._told_at(each, then) for each in self._looks.values()), default=math.inf)
+        told = min((self._told_at(each, then) for each in self._looks), default=math.inf)
         return told + _LONG * self.factor < last
 
-    def _told_at(self, looks: Sequence[tuple[float, int]], then: float) -> float:
-        """When whoever looked so had seen it and had the time to tell the others; inf if never."""
-        kept = _seen_at(looks, then) + KEPT * self.factor
-        return min((at for at, _ in looks if at > kept), default=math.inf)
+    def _told_at(self, user: str, then: float) -> float:
+        """When ``user`` had seen it and had the time to tell the others; inf if never."""
+        return self._looked_after(user, self._seen_at(user, then) + KEPT * self.factor)
+
+    def _seen_at(self, user: str, then: float) -> float:
+        """When ``user`` first saw it, inf if never. What the lease showed counts from the next look
+        on, without which nothing is done; one may have begun before that."""
+        shown = _lower_at(self._renewals.get(user, ()), then) + _UNDER_WAY * self.factor
+        return min(_lower_at(self._looks.get(user, ()), then), self._looked_after(user, shown))
+
+    def _looked_after(self, user: str, then: float) -> float:
+        return min((at for at, _ in self._looks.get(user, ()) if at > then), default=math.inf)
 
 
-def _seen_at(looks: Sequence[tuple[float, int]], then: float) -> float:
-    """When whoever looked so first saw a lower version than before; inf if never."""
+def _lower_at(looks: Sequence[tuple[float, int]], then: float) -> float:
+    """When whoever saw these first saw a lower version than before; inf if never."""
     highest = max((version for at, version in looks if at < then), default=0)
     lower = (at for at, version in looks if at > then and version < highest)
     return min(lower, default=math.inf)

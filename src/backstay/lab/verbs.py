@@ -93,6 +93,8 @@ class Do(StrEnum):
     BACK_UP = "back-up"
     ROLL_BACK = "roll-back"
     """Somebody restores the last backup of the API's store."""
+    ROLL_BACK_RAISED = "roll-back-raised"
+    """The same by the book: with ``etcdutl snapshot restore --bump-revision 1000000000``."""
     KILL_PROGRAM = "kill-program"
     START_PROGRAM = "start-program"
     """Of the control plane: ``kube-scheduler``, ``virt-controller`` and so on."""

@@ -499,6 +499,9 @@ class Witness:
             self.signs.note_lease(commit, version=commit.version + self._shift, at=now)
         elif commit.after.key == OUR_LEASE and by is not None and not commit.deleted:
             self.terms.led(by.user, commit.after.object, sent=by.sent, now=now)
+            if commit.before is not None:
+                version = int(commit.before.object["metadata"]["resourceVersion"])
+                self.restores.renewed(by.user, now, version)
 
     def _remember_node(self, commit: Commit, by: Asked | None, now: float) -> None:
         name, version = commit.after.key[1], commit.version + self._shift

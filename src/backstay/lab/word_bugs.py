@@ -4,6 +4,7 @@ from backstay.decide import failover
 from backstay.decide.failover import CHAIN
 from backstay.lab import cases
 from backstay.lab.broken import (
+    BlindToItsLease,
     ByOneClock,
     ByTheClock,
     DeafToWarnings,
@@ -61,6 +62,14 @@ WORD_BUGS: tuple[Bug, ...] = (
         frozenset({"Disarm"}),
         {"chain": chain_without(failover.has_api_gone_back)},
         cases.RESTORED,
+    ),
+    Bug(
+        "trusts-raised-versions",
+        "That the lease is older than it was written gives no restore away.",
+        "kube/lease.py: Leadership._look",
+        frozenset({"Disarm"}),
+        {"leadership": BlindToItsLease},
+        cases.RESTORED_RAISED,
     ),
     Bug(
         "believes-words-of-a-backup",

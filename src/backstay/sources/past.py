@@ -3,6 +3,7 @@
 Somebody restores its store from a backup. Then it lists pods that were removed since and knows
 nothing of those that were started, and what people confirmed that day counts again. Each single
 read looks sound. What gives it away is the store's version: it is lower than one that we have seen.
+Or that of the lease by which we agree on who leads is, which whoever leads has just written.
 
 * The highest version seen is kept outside of the API: in a file beside the flight recorder's, where
   there is a recorder, else in memory alone.
@@ -10,6 +11,10 @@ read looks sound. What gives it away is the store's version: it is lower than on
   it *began*: what a cache answers is old and no more than that. Every such read counts, whatever it
   was made for (``compare``), and so does a write: whoever leads renews its lease every 2 s.
 * Each kind has versions of its own: it may be kept in another store than the rest.
+* Whoever restores a store for Kubernetes by the book has its versions go on from a much higher one
+  (``etcdutl --bump-revision``), so that no watch goes on across it. What came back with the backup
+  still has the versions of then. So whoever leads finds its lease older than it has written it, at
+  the next renewal; and so does whoever is about to take a lease that it has seen (``lease.py``).
 * What people have confirmed by then may have come back with the backup, and be about another day.
   It counts no more: whoever knows of it compares versions (``restored``), and writes it down.
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
@@ -21,8 +26,8 @@ read looks sound. What gives it away is the store's version: it is lower than on
   outlives a controller without a disk, and people see it (``backstay status``). A standby tells
   the others (``hearsay.py``): one that has not seen it takes their word for it.
 
-A store that was restored to a higher version on purpose (``etcdutl --bump-revision``), or that grew
-past the highest version before anybody looked, does not show it. Nor does a backup that is younger
+A store that counts on from a higher version, or has grown past the highest one, does not show it
+before the next renewal, nor to those who were all started since. Nor does a backup that is younger
 than the last look of everybody: a leader looks every 2 s, a standby every 10 s, and each every
 second once it went back, because who restores an API often does it more than once. Of whoever is
 killed only those looks are left that were on its disk by then, where one is put every 10 s.
@@ -68,16 +73,22 @@ class ApiWentBack(Exception):
 
 class RolledBack(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """From which version to which; ``armed`` is the last arming that the API knew of then, and
-    ``others`` are those that it does not know of any more, or may know of again."""
+    ``others`` are those that it does not know of any more, or may know of again. ``found`` is a
+    version up to which all may have come back with the backup."""
 
     highest: str
     found: str
     armed: str
     others: tuple[str, ...] = ()
+    lease: tuple[str, str] | None = None
+    """The versions of our lease, where it was that which showed it."""
 
     @property
     def words(self) -> str:
-        return f"its version was {self.highest} before, and then {self.found}"
+        if self.lease is None:
+            return f"its version was {self.highest} before, and then {self.found}"
+        before, now = self.lease
+        return f"the version of our lease was {before} before, and then {now}"
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -90,17 +101,26 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     restored: str = ""
 
 
-def step(memory: Memory, *, before: str, version: str, armed: str) -> Memory:
+def step(
+    memory: Memory,
+    *,
+    before: str,
+    version: str,
+    armed: str,
+    lease: tuple[str, str] | None = None,
+) -> Memory:
     """After a quorum read that began when ``before`` was the highest, and that showed ``version``
-    and the stamp of the last arming."""
+    and the stamp of the last arming; and after the ``lease`` was seen to go back, if it was."""
     held, others = memory.rolled_back, tuple(each for each in memory.armings if each != armed)
     armings = (*others, armed)[-_MOST_ARMINGS:] if armed else others
     if held is not None:
         if not _is_accepted(held, armed):
             return memory
         return Memory(version, armings=armings, restored=memory.restored)
-    if is_older(version, before):
-        return Memory(memory.highest, RolledBack(before, version, armed, others), armings, version)
+    if lease is not None or is_older(version, before):
+        shown = None if is_older(version, before) else lease
+        found = RolledBack(before, version, armed, others, shown)
+        return Memory(memory.highest, found, armings, version)
     known = memory.highest and not is_older(memory.highest, version)
     highest = memory.highest if known else version
     return Memory(highest, armings=armings, restored=memory.restored)
@@ -165,6 +185,8 @@ class Past:
         self._memory = Memory()
         self._saved = Memory()
         self._lower: tuple[str, str] | None = None
+        self._lease: tuple[str, str] | None = None
+        self._restores = 0
         self._held_at = ""
         """The highest version since it went back, until that is accepted."""
         self._beside: dict[str, str] = {}
@@ -215,13 +237,13 @@ class Past:
 
     async def unless_it_goes_back(self, work: Coroutine[Any, Any, None]) -> None:
         """Until the work ends; or ``ApiWentBack``, when it has been cancelled and has ended."""
-        self._went_back.clear()
         async with Tasks("past") as tasks:
             worker = tasks.spawn(work, name="work")
             alarm = tasks.spawn(self._went_back.wait(), name="alarm")
             await asyncio.wait({worker, alarm}, return_when=asyncio.FIRST_COMPLETED)
             if worker.done():
                 return worker.result()
+        self._went_back.clear()
         raise ApiWentBack(self.words)
 
     async def run(self) -> NoReturn:
@@ -243,6 +265,16 @@ class Past:
         """Before somebody else's quorum read, or write; what it returns is to be told the version
         that this showed. The next look, without which nothing is done, takes it into account."""
         return partial(self._note, kind, self._highest(kind), self.turn)
+
+    def watch_lease(self) -> Callable[[str, str], None]:
+        """What it returns is to be told when our lease is found at a lower version than before, and
+        which two these are. Whoever does is made anew when the API went back, and knows the lease
+        of before no more: each is believed until then."""
+        return partial(self._lease_went_back, self._restores)
+
+    def _lease_went_back(self, restores: int, before: str, now: str) -> None:
+        if restores == self._restores:
+            self._lease = self._lease or (before, now)
 
     def saw(self, kind: Resource, version: str) -> None:
         """What a cache answered: it may be old, but it was there."""
@@ -270,33 +302,39 @@ class Past:
     async def look(self) -> None:
         """A quorum read, before something is done. Raises ``KubeError``."""
         await self._load()
-        before, held_at = self._memory.highest, self._held_at
+        before, held_at, lease = self._memory.highest, self._held_at, self._lease
         reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
+        # Several may look at once: one of them takes it into account.
+        lease, self._lease = (lease, None) if lease is self._lease else (None, self._lease)
         page = reply.into(_Configs)
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
         armed = annotations[0].get(ARMED, "")[:_LONGEST_STAMP] if annotations else ""
-        self._look_further_back(held_at, page.metadata.resource_version, armed)
+        went_back = lease is not None or is_older(page.metadata.resource_version, held_at)
+        self._look_further_back(page.metadata.resource_version, armed, went_back=went_back)
         before, version = self._lower or (before, page.metadata.resource_version)
         was = self.rolled_back
-        self._become(
-            self._believe(step(self._memory, before=before, version=version, armed=armed), armed)
-        )
+        memory = step(self._memory, before=before, version=version, armed=armed, lease=lease)
+        self._become(self._believe(memory, armed))
         self._lower = None
         if was is None and self.rolled_back is not None:
             await self._save()
-            self._went_back.set()
+            self._alarm()
 
-    def _look_further_back(self, before: str, version: str, armed: str) -> None:
+    def _look_further_back(self, version: str, armed: str, *, went_back: bool) -> None:
         """Once is enough to hold everything; but who has begun anew since then, and finds that it
         went back once more, knows again what has not been."""
         if self.rolled_back is None:
             self._held_at = ""
-        elif before and is_older(version, before):
+        elif went_back:
             self._held_at = version
             self._become(once_more(self._memory, version, armed))
-            self._went_back.set()
+            self._alarm()
         elif not is_older(version, self._held_at or "0"):
             self._held_at = version
+
+    def _alarm(self) -> None:
+        self._restores += 1
+        self._went_back.set()
 
     def _believe(self, memory: Memory, armed: str) -> Memory:
         """What others have seen is ours, unless somebody has armed since."""

@@ -94,10 +94,10 @@ def api_is_restored(scene: Scene) -> Iterator[Step]:
     if dice.happens(0.7):
         node = scene.node()
         yield step(restored - dice.between(-5, 30), Do.KILL, node=node)
-        yield step(restored, Do.ROLL_BACK)
+        yield step(restored, _restore(scene))
         yield step(restored + dice.between(15, 45), Do.CONFIRM, node=node)
     else:
-        yield scene.in_our_midst(step(restored, Do.ROLL_BACK))
+        yield scene.in_our_midst(step(restored, _restore(scene)))
     if dice.happens(0.3):
         yield step(restored + dice.between(20, 60), Do.ARM)
 
@@ -116,6 +116,25 @@ def restored_while_one_is_away(scene: Scene) -> Iterator[Step]:
     yield step(restored + dice.between(55, 70), Do.CONFIRM, node=node)
 
 
+def restored_by_the_book(scene: Scene) -> Iterator[Step]:
+    """No version is lower than one that was seen. A node has died by then, which is confirmed
+    later; or it was confirmed, and the restored API has never heard that it booted since."""
+    dice, node = scene.dice, scene.nodes[0]
+    yield step(0, Do.KILL, node=node)
+    backed_up = dice.between(2, 10)
+    has_booted = dice.happens(0.3)
+    if has_booted:
+        backed_up += 20
+        yield step(backed_up - dice.between(2, 6), Do.CONFIRM, node=node)
+    yield step(backed_up, Do.BACK_UP)
+    restored = backed_up + dice.between(10, 20)
+    if has_booted:
+        yield step(backed_up + 0.1, Do.BOOT, node=node)
+        yield step(restored - dice.between(-5, 5), dice.pick((Do.CUT, Do.KILL)), node=node)
+    yield step(restored, Do.ROLL_BACK_RAISED)
+    yield step(restored + dice.between(30, 45), Do.CONFIRM_OFF)
+
+
 def restored_to_before_it_booted(scene: Scene) -> Iterator[Step]:
     """A node was rightly said to be dead, and boots after the backup, of which the restored API
     knows nothing. It is cut off as that is restored, and once more, before it has said a word."""
@@ -126,11 +145,16 @@ def restored_to_before_it_booted(scene: Scene) -> Iterator[Step]:
     yield step(booted, Do.BACK_UP)
     yield step(booted, Do.BOOT, node=node)
     restored = booted + dice.between(9, 12)
-    yield step(restored, Do.ROLL_BACK)
+    yield step(restored, _restore(scene))
     yield step(restored + 0.1, dice.pick((Do.CUT, Do.KILL)), node=node)
     restored += dice.between(11, 15)
-    yield step(restored, Do.ROLL_BACK)
+    yield step(restored, _restore(scene))
     yield step(restored + dice.between(20, 25), Do.ARM)
+
+
+def _restore(scene: Scene) -> Do:
+    """Most do not heed the manual."""
+    return Do.ROLL_BACK_RAISED if scene.dice.happens(0.3) else Do.ROLL_BACK
 
 
 def program_fails(scene: Scene) -> Iterator[Step]:

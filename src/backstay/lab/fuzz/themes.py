@@ -117,7 +117,7 @@ THEMES: tuple[Theme, ...] = (
         "a restored API", 2, worlds.of_two,
         [
             (2, leaders.api_is_restored), (3, leaders.restored_while_one_is_away),
-            (1, leaders.restored_to_before_it_booted),
+            (1, leaders.restored_to_before_it_booted), (2, leaders.restored_by_the_book),
         ],
     ),
     Theme(

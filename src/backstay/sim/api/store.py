@@ -218,15 +218,17 @@ class Store:
     def snapshot(self) -> Snapshot:
         return Snapshot(self.version, {each: dict(all) for each, all in self._objects.items()})
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot, *, raised: int = 0) -> None:
         """Everything is as it was then, the version too: the next commits have numbers that others
-        had before. No follower is told; whoever remembers more than this has to begin anew."""
+        had before. Unless it is ``raised`` by so many, all before which are forgotten then, as etcd
+        does it on demand. No follower is told; whoever remembers more than this has to begin
+        anew."""
         self._objects.clear()
         self._objects.update({each: dict(all) for each, all in snapshot.objects.items()})
         self._sorted.clear()
         self._listed.clear()
         self._history.clear()
-        self.version = snapshot.version
+        self.version = snapshot.version + raised
 
     def follow_each(self, storages: Iterable[str], follower: Follower) -> Callable[[], None]:
         """``follow`` for several kinds. Most commits are of kinds that one does not care for."""

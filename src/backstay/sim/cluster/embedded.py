@@ -173,11 +173,12 @@ class EmbeddedCluster:
 
         self.control_plane.start(name, main)
 
-    def roll_back(self, snapshot: Snapshot) -> None:
-        """Somebody restores a backup of the store (``api.store.snapshot()``), and has the control
-        plane begin anew. Nodes, and whoever else is outside, are not told."""
+    def roll_back(self, snapshot: Snapshot, *, raised: int = 0) -> None:
+        """Somebody restores a backup of the store (``api.store.snapshot()``), perhaps with its
+        version raised, and has the control plane begin anew. Nodes, and whoever else is outside,
+        are not told."""
         names = self.control_plane.kill_all()
-        self.api.store.restore(snapshot)
+        self.api.store.restore(snapshot, raised=raised)
         self._pods.count_anew()
         for name in names:
             self.control_plane.start(name)
