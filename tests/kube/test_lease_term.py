@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from backstay.kube.lease import Term
-from tests.support.candidates import LEASE, TIMES, now, rest, world
+from tests.support.candidates import LEASE, TIMES, heal, now, rest, world
 from tests.support.virtual import virtual_time
 
 
@@ -215,9 +215,28 @@ async def test_whoever_finds_the_lease_older_than_before_says_so_once() -> None:
         a = await w.start("a", rest)
         await asyncio.sleep(31.0)
         w.store.roll_back(10)
-        await asyncio.sleep(60.0)
+        await asyncio.sleep(1.5)
+        # Before the lease is renewed again, while there still is time to act.
         [(before, after)] = a.went_back
         assert before - after == 10
+        await asyncio.sleep(60.0)
+        assert len(a.went_back) == 1
+
+
+@virtual_time
+async def test_whoever_knew_a_lease_that_is_gone_finds_it_back_and_older() -> None:
+    async with world() as w:
+        a = await w.start("a", rest)
+        await asyncio.sleep(31.0)
+        a.link.silent = True
+        w.store.delete(LEASE)
+        await asyncio.sleep(20.0)
+        heal(a)
+        await asyncio.sleep(5.0)
+        assert a.leadership.holder == ""
+        w.store.roll_back(10)
+        await asyncio.sleep(60.0)
+        assert len(a.went_back) == 1
 
 
 @virtual_time

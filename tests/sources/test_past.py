@@ -215,6 +215,7 @@ def test_what_another_read_has_shown_counts_at_the_next_look() -> None:
         await past.look()
         past.compare()("900")
         past.compare()("899")
+        past.watch_lease()("811", "790")
         assert past.words == ""
         await past.look()
         assert past.words == "its version was 900 before, and then 899"

@@ -25,9 +25,10 @@ Whatever shows the lease (an answer, a read, the watch) goes through ``_see``, a
 names the version that it is meant for. A view that is out of date can therefore cost time, and
 nothing else.
 
-The versions of one object only grow, whoever writes or deletes it, and a read that no cache answers
-shows the last. So a lease that is read at a lower version than before tells that somebody has put
-the whole store back (``went_back``), also where the store itself counts on from a higher one.
+The versions of one object only grow, whoever writes or deletes it. So a lease that is at a lower
+one than was seen before, by a read that no cache answers or by a write that was meant for it, tells
+that somebody has put the whole store back (``went_back``), also where the store itself counts on
+from a higher one.
 """
 
 import asyncio
@@ -204,7 +205,7 @@ class Leadership:
         )  # fmt: skip
         self._seen: LeaseRow | None = None
         self._newest = ""
-        """The version of the lease as it was seen last, also if it is gone by now."""
+        """The highest version of the lease that was seen, also if it is gone by now."""
         self._quiet_since = -math.inf
         self._highest = 0
         self._begun: dict[str, float] = {}
@@ -244,7 +245,7 @@ class Leadership:
     def _see(self, row: LeaseRow | None) -> None:
         """The lease as it is now, None if there is none."""
         before, self._seen = self._seen, row
-        if row is not None:
+        if row is not None and not is_older(row.version, self._newest):
             self._newest = row.version
         # What is gone may have come and gone again since we last looked.
         if not (row and before and row.says_the_same(before)):
@@ -302,10 +303,15 @@ class Leadership:
             self._see(None)
         else:
             row = _row(reply.into(_Lease))
-            # What was seen while the answer was under way may well be newer.
-            if is_older(row.version, before):
-                self._went_back(before, row.version)
+            self._stood_at(row.version, before)
             self._see(row)
+
+    def _stood_at(self, version: str, before: str) -> None:
+        """``before`` is the highest that was seen when it was asked: since then it may have gone on
+        while the answer was under way."""
+        if is_older(version, before):
+            self._went_back(before, version)
+            self._newest = version
 
     # Standing by
 
@@ -481,7 +487,7 @@ class Leadership:
             meta["annotations"] = remarks
         patch = {"metadata": meta, "spec": spec}
         timeout = deadline - asyncio.get_running_loop().time()
-        written = self._compare()
+        written, before = self._compare(), self._newest
         try:
             reply = await self._client.merge_patch(
                 LEASES, self._name, patch,
@@ -490,6 +496,7 @@ class Leadership:
         except (errors.Conflict, errors.NotFound):
             await self._look(deadline=deadline)
             raise
+        self._stood_at(row.version, before)
         self._has_written(_row(reply.into(_Lease)), written)
 
     def _has_written(self, row: LeaseRow, written: Callable[[str], None]) -> None:

@@ -419,10 +419,8 @@ class ByTheLeaseAlone(Leadership):
 
 
 class BlindToItsLease(Leadership):
-    async def _look(self, *, deadline: float) -> None:
+    def _stood_at(self, _version: str, _before: str) -> None:
         """That the lease is older than it was written is nobody's business."""
-        self._newest = ""
-        await super()._look(deadline=deadline)
 
 
 class Impatient(Leadership):
