@@ -55,12 +55,12 @@ class Restores:
     def started(self, user: str) -> None:
         """One of ours begins, perhaps in the place of one that was killed. What that one saw in its
         last moments is lost, but for a version that went back: this is written down at once."""
-        looks = self._looks.get(user, [])
-        if not looks or (self._open_since and self._seen_at(user, self._open_since) < math.inf):
+        if self._open_since and self._seen_at(user, self._open_since) < math.inf:
             return
         self._renewals.pop(user, None)
-        kept = looks[-1][0] - KEPT * self.factor
-        self._looks[user] = [each for each in looks if each[0] <= kept]
+        if looks := self._looks.get(user):
+            kept = looks[-1][0] - KEPT * self.factor
+            self._looks[user] = [each for each in looks if each[0] <= kept]
 
     def looked(self, user: str, now: float, version: int) -> None:
         """One of ours was told the version by a quorum read."""
