@@ -244,7 +244,7 @@ class App:
             rng=seams.rng,
             floor=self.book.highest_epoch,
             compare=partial(self.past.compare, LEASES),
-            went_back=self.past.watch_lease(),
+            trace=self.past.lease,
             times=settings.lease_times,
         )
         self.maintenance = maintenance(

@@ -215,7 +215,7 @@ def test_what_another_read_has_shown_counts_at_the_next_look() -> None:
         await past.look()
         past.compare()("900")
         past.compare()("899")
-        past.watch_lease()("811", "790")
+        past.lease.stood_at("790", before="811")
         assert past.words == ""
         await past.look()
         assert past.words == "its version was 900 before, and then 899"
@@ -234,7 +234,7 @@ def test_a_lease_that_went_back_counts_at_the_next_look() -> None:
         found = str(api.cluster.api.store.version)
         await past.look()
         assert past.words == ""
-        past.watch_lease()("811", "790")
+        past.lease.stood_at("790", before="811")
         await past.look()
         assert past.words == "the version of our lease was 811 before, and then 790"
         assert past.restored == found
@@ -254,7 +254,7 @@ def test_a_lease_that_was_found_while_a_look_was_under_way_counts_at_the_next() 
         async with Tasks("test") as tasks:
             look = tasks.spawn(past.look(), name="look")
             await asyncio.sleep(0)
-            past.watch_lease()("811", "790")
+            past.lease.stood_at("790", before="811")
             await look
         assert past.words == ""
         await past.look()
@@ -268,17 +268,35 @@ def test_whoever_is_about_to_begin_anew_has_no_say_about_the_lease_any_more() ->
 
     async def story(api: Api) -> None:
         past = api.past(MemoryFiles(), directory="")
-        watcher = past.watch_lease()
-        watcher("811", "790")
+        of_before = past.lease
+        of_before.stood_at("790", before="811")
         await past.look()
         known = past.restored
         await api.grow()
-        watcher("811", "795")
+        of_before.stood_at("795", before="811")
         await past.look()
         assert past.restored == known
-        past.watch_lease()("795", "792")
+        past.lease.stood_at("792", before="795")
         await past.look()
         assert is_older(known, past.restored)
+
+    play(story)
+
+
+def test_each_way_back_lets_the_lease_of_before_be_forgotten() -> None:
+    """Or the same restore would be found once more."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        backup = await api.grow()
+        for _ in range(2):
+            past.lease.saw("811")
+            await past.look()
+            await api.roll_back(backup)
+            await past.look()
+            assert past.lease.highest == ""
+            await past.look()
+            await api.grow()
 
     play(story)
 
@@ -286,9 +304,9 @@ def test_whoever_is_about_to_begin_anew_has_no_say_about_the_lease_any_more() ->
 def test_an_arming_that_is_found_as_the_lease_goes_back_once_more_accepts_nothing() -> None:
     async def story(api: Api) -> None:
         past = api.past(MemoryFiles(), directory="")
-        past.watch_lease()("811", "790")
+        past.lease.stood_at("790", before="811")
         await past.look()
-        past.watch_lease()("800", "799")
+        past.lease.stood_at("799", before="800")
         await api.arm("back from the second backup")
         await past.look()
         await past.look()
@@ -431,6 +449,48 @@ def test_a_controller_that_was_not_there_knows_it_from_its_disk() -> None:
         heir = api.past(files)
         await heir.look()
         assert heir.words
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_first", ["the disk", "the lease"])
+def test_a_controller_that_was_not_there_knows_from_its_disk_that_the_lease_is_older(
+    is_first: str,
+) -> None:
+    async def story(api: Api) -> None:
+        files = MemoryFiles()
+        past = api.past(files)
+        past.lease.saw("811")
+        task = asyncio.create_task(past.run())
+        await asyncio.sleep(30)
+        task.cancel()
+        heir = api.past(files)
+        if is_first == "the disk":
+            await heir.look()
+            assert heir.words == ""
+        heir.lease.stood_at("790", before=heir.lease.highest)
+        heir.lease.saw("790")
+        await heir.look()
+        assert heir.words == "the version of our lease was 811 before, and then 790"
+
+    play(story)
+
+
+def test_of_an_api_that_went_back_no_older_lease_is_kept() -> None:
+    """Whoever is started next would take what it finds for yet another restore."""
+
+    async def story(api: Api) -> None:
+        files = MemoryFiles()
+        past = api.past(files)
+        past.lease.saw("811")
+        backup = await api.grow()
+        await past.look()
+        await api.roll_back(backup)
+        await past.look()
+        heir = api.past(files)
+        await heir.look()
+        assert heir.words == past.words != ""
+        assert heir.lease.highest == ""
 
     play(story)
 

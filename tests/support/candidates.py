@@ -24,7 +24,7 @@ import msgspec
 from backstay.kube.access import GivenAccess, Grant
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import Json, KubeError
-from backstay.kube.lease import Leadership, LeaseTimes, Term, Work
+from backstay.kube.lease import Leadership, LeaseTimes, Term, Trace, Work
 from backstay.kube.resource import LEASES
 from backstay.seam.clock import Rng, WallClock
 from backstay.seam.serve import Answer, Inbound
@@ -97,6 +97,7 @@ class Candidate:
     ) -> None:
         self.name = name
         self.network = Network()
+        self.trace = Trace()
         self.client = KubeClient(self.network.transport, GivenAccess(URL, Grant()))
         self.leadership = kind(
             self.client,
@@ -107,15 +108,13 @@ class Candidate:
             rng=rng,
             floor=self.floor,
             times=TIMES,
-            went_back=self._went_back,
+            trace=self.trace,
         )
         self.write_every = 0.1
         self.refusal: Answer | None = None
         self.answer_lag = 0.0
         self.watch_lag = 0.0
         self.working = False
-        self.went_back: list[tuple[int, int]] = []
-        """What it was told when the lease had become older."""
         self.link.sent = Watched(self._sent)
         self._world = world
         self._renewals: dict[bytes, float] = {}
@@ -159,11 +158,6 @@ class Candidate:
 
     def permission(self, term: Term) -> float | None:
         return term.require()
-
-    def _went_back(self, before: str, after: str) -> None:
-        if self._world.store.backups == 0:
-            self._world.note(f"{self.name} says that the lease went back, {before} to {after}")
-        self.went_back.append((int(before), int(after)))
 
     async def floor(self) -> int:
         await self.client.get(LEASES, PAPER, namespace="default", timeout=TIMES.attempt)
@@ -292,6 +286,9 @@ class World:
     async def look_on(self) -> None:
         while True:
             self.count_leaders()
+            for each in self.candidates:
+                if each.trace.lowered and not self.store.backups:
+                    self.note(f"{each.name} says that the lease went back: {each.trace.lowered}")
             await asyncio.sleep(0.1)
 
 

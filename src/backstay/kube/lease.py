@@ -27,8 +27,8 @@ nothing else.
 
 The versions of one object only grow, whoever writes or deletes it. So a lease that is at a lower
 one than was seen before, by a read that no cache answers or by a write that was meant for it, tells
-that somebody has put the whole store back (``went_back``), also where the store itself counts on
-from a higher one.
+that somebody has put the whole store back (``Trace``), also where the store itself counts on from a
+higher one.
 """
 
 import asyncio
@@ -158,8 +158,28 @@ class Term:
 Work = Callable[[Term], Awaitable[None]]
 Floor = Callable[[], Awaitable[int]]
 """Reads the highest epoch that was ever recorded outside the lease."""
-WentBack = Callable[[str, str], None]
-"""Is told the version of the lease as it was seen before, and the lower one that it has now."""
+
+
+class Trace:
+    """How far the lease had come: somebody may remember that for longer than one candidate lives.
+    ``highest`` is the highest version that was seen, also if the lease is gone by now; ``lowered``
+    is from which to which it went back the last time."""
+
+    def __init__(self) -> None:
+        self.highest = ""
+        self.lowered: tuple[str, str] | None = None
+
+    def saw(self, version: str) -> None:
+        """Perhaps in an answer that comes late."""
+        if not is_older(version, self.highest):
+            self.highest = version
+
+    def stood_at(self, version: str, before: str) -> None:
+        """It certainly did; ``before`` was the highest when it was asked. Since then it may have
+        gone on, while the answer was under way."""
+        if is_older(version, before):
+            self.lowered = before, version
+            self.highest = version
 
 
 class Leadership:
@@ -178,7 +198,7 @@ class Leadership:
         floor: Floor,
         times: LeaseTimes | None = None,
         compare: Compare = lambda: lambda _: None,
-        went_back: WentBack = lambda _before, _now: None,
+        trace: Trace | None = None,
     ) -> None:
         self.identity = identity
         self.times = times or LeaseTimes()
@@ -193,7 +213,7 @@ class Leadership:
         self._wall = wall
         self._floor = floor
         self._compare = compare
-        self._went_back = went_back
+        self._trace = trace or Trace()
         self._backoff = Backoff(base=self.times.renew / 2, cap=self.times.renew, rng=rng)
         cache: Cache[LeaseRow] = Cache()
         cache.subscribe(self._hear)
@@ -204,8 +224,6 @@ class Leadership:
             idle=self.times.hold,
         )  # fmt: skip
         self._seen: LeaseRow | None = None
-        self._newest = ""
-        """The highest version of the lease that was seen, also if it is gone by now."""
         self._quiet_since = -math.inf
         self._highest = 0
         self._begun: dict[str, float] = {}
@@ -245,8 +263,8 @@ class Leadership:
     def _see(self, row: LeaseRow | None) -> None:
         """The lease as it is now, None if there is none."""
         before, self._seen = self._seen, row
-        if row is not None and not is_older(row.version, self._newest):
-            self._newest = row.version
+        if row is not None:
+            self._trace.saw(row.version)
         # What is gone may have come and gone again since we last looked.
         if not (row and before and row.says_the_same(before)):
             self._quiet_since = asyncio.get_running_loop().time()
@@ -294,7 +312,7 @@ class Leadership:
 
     async def _look(self, *, deadline: float) -> None:
         """What is read counts even if it is older: then the API was rolled back."""
-        timeout, before = deadline - asyncio.get_running_loop().time(), self._newest
+        timeout, before = deadline - asyncio.get_running_loop().time(), self._trace.highest
         try:
             reply = await self._client.get(
                 LEASES, self._name, namespace=self._namespace, timeout=timeout
@@ -303,15 +321,8 @@ class Leadership:
             self._see(None)
         else:
             row = _row(reply.into(_Lease))
-            self._stood_at(row.version, before)
+            self._trace.stood_at(row.version, before)
             self._see(row)
-
-    def _stood_at(self, version: str, before: str) -> None:
-        """``before`` is the highest that was seen when it was asked: since then it may have gone on
-        while the answer was under way."""
-        if is_older(version, before):
-            self._went_back(before, version)
-            self._newest = version
 
     # Standing by
 
@@ -487,7 +498,7 @@ class Leadership:
             meta["annotations"] = remarks
         patch = {"metadata": meta, "spec": spec}
         timeout = deadline - asyncio.get_running_loop().time()
-        written, before = self._compare(), self._newest
+        written, before = self._compare(), self._trace.highest
         try:
             reply = await self._client.merge_patch(
                 LEASES, self._name, patch,
@@ -496,7 +507,7 @@ class Leadership:
         except (errors.Conflict, errors.NotFound):
             await self._look(deadline=deadline)
             raise
-        self._stood_at(row.version, before)
+        self._trace.stood_at(row.version, before)
         self._has_written(_row(reply.into(_Lease)), written)
 
     def _has_written(self, row: LeaseRow, written: Callable[[str], None]) -> None:

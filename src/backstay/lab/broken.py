@@ -419,8 +419,10 @@ class ByTheLeaseAlone(Leadership):
 
 
 class BlindToItsLease(Leadership):
-    def _stood_at(self, _version: str, _before: str) -> None:
-        """That the lease is older than it was written is nobody's business."""
+    """That the lease is older than it was written is nobody's business."""
+
+    def __init__(self, client: KubeClient, **rest: Any) -> None:
+        super().__init__(client, **{**rest, "trace": None})
 
 
 class Impatient(Leadership):

@@ -66,7 +66,7 @@ WORD_BUGS: tuple[Bug, ...] = (
     Bug(
         "trusts-raised-versions",
         "That the lease is older than it was written gives no restore away.",
-        "kube/lease.py: Leadership._stood_at",
+        "kube/lease.py: Trace.stood_at",
         frozenset({"Disarm"}),
         {"leadership": BlindToItsLease},
         cases.RESTORED_RAISED,

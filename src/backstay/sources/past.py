@@ -14,7 +14,8 @@ Or that of the lease by which we agree on who leads is, which whoever leads has 
 * Whoever restores a store for Kubernetes by the book has its versions go on from a much higher one
   (``etcdutl --bump-revision``), so that no watch goes on across it. What came back with the backup
   still has the versions of then. So whoever leads finds its lease older than it has written it, at
-  the next renewal; and so does whoever is about to take a lease that it has seen (``lease.py``).
+  the next renewal; and so does whoever is about to take one that it has seen (``Trace``), or that
+  stands so on its disk.
 * What people have confirmed by then may have come back with the backup, and be about another day.
   It counts no more: whoever knows of it compares versions (``restored``), and writes it down.
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
@@ -27,10 +28,10 @@ Or that of the lease by which we agree on who leads is, which whoever leads has 
   the others (``hearsay.py``): one that has not seen it takes their word for it.
 
 A store that counts on from a higher version, or has grown past the highest one, does not show it
-before the next renewal, nor to those who were all started since. Nor does a backup that is younger
-than the last look of everybody: a leader looks every 2 s, a standby every 10 s, and each every
-second once it went back, because who restores an API often does it more than once. Of whoever is
-killed only those looks are left that were on its disk by then, where one is put every 10 s.
+before the next renewal. A backup that is younger than the last look of everybody never does: a
+leader looks every 2 s, a standby every 10 s, and each every second once it went back, because who
+restores an API often does it more than once. Of whoever is killed only those looks are left that
+were on its disk by then, where one is put every 10 s.
 """
 
 import asyncio
@@ -45,6 +46,7 @@ import msgspec
 from backstay.apis.backstay import CONFIGS
 from backstay.kube.client import KubeClient
 from backstay.kube.errors import KubeError
+from backstay.kube.lease import Trace
 from backstay.kube.resource import Resource
 from backstay.kube.versions import is_older
 from backstay.model.labels import ARMED
@@ -93,12 +95,14 @@ class RolledBack(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What is kept. ``armings`` are the last that were seen, ``restored`` is the version that was
-    found when the API had gone back the last time, accepted or not."""
+    found when the API had gone back the last time, accepted or not; ``lease`` is the highest of our
+    lease since then, and only as of when it was written down."""
 
     highest: str = ""
     rolled_back: RolledBack | None = None
     armings: tuple[str, ...] = ()
     restored: str = ""
+    lease: str = ""
 
 
 def step(
@@ -176,6 +180,9 @@ class Past:
     """See the module. ``directory`` is empty where nothing is to be kept on disk."""
 
     def __init__(self, client: KubeClient, files: Files, directory: str, *, rng: Rng) -> None:
+        self.lease = Trace()
+        """Of our lease, since the API went back the last time. Whoever follows that is made anew
+        then, with the one that takes the place of this."""
         self.trouble = ""
         """Why it is not kept on disk, where it should be."""
         self._client = client
@@ -185,8 +192,6 @@ class Past:
         self._memory = Memory()
         self._saved = Memory()
         self._lower: tuple[str, str] | None = None
-        self._lease: tuple[str, str] | None = None
-        self._restores = 0
         self._held_at = ""
         """The highest version since it went back, until that is accepted."""
         self._beside: dict[str, str] = {}
@@ -266,16 +271,6 @@ class Past:
         that this showed. The next look, without which nothing is done, takes it into account."""
         return partial(self._note, kind, self._highest(kind), self.turn)
 
-    def watch_lease(self) -> Callable[[str, str], None]:
-        """What it returns is to be told when our lease is found at a lower version than before, and
-        which two these are. Whoever does is made anew when the API went back, and knows the lease
-        of before no more: each is believed until then."""
-        return partial(self._lease_went_back, self._restores)
-
-    def _lease_went_back(self, restores: int, before: str, now: str) -> None:
-        if restores == self._restores:
-            self._lease = self._lease or (before, now)
-
     def saw(self, kind: Resource, version: str) -> None:
         """What a cache answered: it may be old, but it was there."""
         if self._memory.rolled_back is None and is_older(self._highest(kind) or "0", version):
@@ -302,10 +297,10 @@ class Past:
     async def look(self) -> None:
         """A quorum read, before something is done. Raises ``KubeError``."""
         await self._load()
-        before, held_at, lease = self._memory.highest, self._held_at, self._lease
+        before, held_at, lowered = self._memory.highest, self._held_at, self.lease.lowered
         reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
         # Several may look at once: one of them takes it into account.
-        lease, self._lease = (lease, None) if lease is self._lease else (None, self._lease)
+        lease = lowered if self.lease.lowered is lowered else None
         page = reply.into(_Configs)
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
         armed = annotations[0].get(ARMED, "")[:_LONGEST_STAMP] if annotations else ""
@@ -317,8 +312,9 @@ class Past:
         self._become(self._believe(memory, armed))
         self._lower = None
         if was is None and self.rolled_back is not None:
+            self.lease = Trace()
             await self._save()
-            self._alarm()
+            self._went_back.set()
 
     def _look_further_back(self, version: str, armed: str, *, went_back: bool) -> None:
         """Once is enough to hold everything; but who has begun anew since then, and finds that it
@@ -328,13 +324,10 @@ class Past:
         elif went_back:
             self._held_at = version
             self._become(once_more(self._memory, version, armed))
-            self._alarm()
+            self.lease = Trace()
+            self._went_back.set()
         elif not is_older(version, self._held_at or "0"):
             self._held_at = version
-
-    def _alarm(self) -> None:
-        self._restores += 1
-        self._went_back.set()
 
     def _believe(self, memory: Memory, armed: str) -> Memory:
         """What others have seen is ours, unless somebody has armed since."""
@@ -385,9 +378,13 @@ class Past:
             held = self.rolled_back or self._saved.rolled_back
             restored = self._memory.restored or self._saved.restored
             self._become(Memory(self._saved.highest, held, self._saved.armings, restored))
+            if self.lease.highest:
+                self.lease.stood_at(self.lease.highest, self._saved.lease)
+            else:
+                self.lease.saw(self._saved.lease)
 
     async def _save(self) -> None:
-        memory = self._memory
+        memory = msgspec.structs.replace(self._memory, lease=self.lease.highest)
         if not self._path or not self._loaded or memory == self._saved:
             return
         try:
