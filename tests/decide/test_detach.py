@@ -113,6 +113,7 @@ def test_nobody_is_told_of_a_volume_that_nobody_waits_for() -> None:
     [
         ({"policy": {"mode": Mode.OBSERVE}}, "not armed"),
         ({"policy": {"mode": Mode.DISARMED}}, "not armed"),
+        ({"policy": {"rolled_back": "its version was 900 before, and then 100"}}, "and then 100"),
         ({"policy": {"owners": {Job.DETACH: Ownership.FOREIGN}}}, "not ours to detach"),
         ({"policy": {"owners": {Job.FAILOVER: Ownership.FOREIGN}}}, "not ours to put it on again"),
         ({"facts": {"exempt": True}}, "exempt"),

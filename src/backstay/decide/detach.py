@@ -138,6 +138,8 @@ def _veto(snapshot: Snapshot, times: Times) -> str | None:
         return snapshot.life.why.sentence.rstrip(".")
     if policy.mode is not Mode.ARMED:
         return "Backstay is not armed"
+    if policy.rolled_back:
+        return f"the API was rolled back ({policy.rolled_back})"
     owner = policy.owner_of(Job.DETACH)
     if owner is not Ownership.OURS:
         return f"the configuration says that it is not ours to detach ({owner})"

@@ -264,13 +264,11 @@ class Patience:
         shown = (lease["spec"].get("renewTime"), heartbeat, _posted(node))
         boot = (name, node["metadata"]["uid"], _boot(node))
         words = [stored.object for stored in self._witness.store.all(CONFIRMATIONS.label)]
-        known = [
-            word
-            for word in words
-            if _about(word["spec"]) == boot and word["metadata"]["uid"] not in self._lapsed
-        ]
-        if any(word["metadata"]["uid"] in self._in_vain for word in known):
+        words = [word for word in words if _about(word["spec"]) == boot]
+        if any(word["metadata"]["uid"] in self._in_vain for word in words):
+            # Also one that came back with a backup.
             return False
+        known = [word for word in words if word["metadata"]["uid"] not in self._lapsed]
         return bool(known) and all(_last_signs(word["spec"]) == shown for word in known)
 
     def _is_on(self, name: str) -> bool:

@@ -186,7 +186,10 @@ def hits_a_bystander(asked: Asked, witness: Witness) -> str | None:
     if not asks_for(asked, Reset.OFF):
         return None
     silent = asked.sent - witness.signs.seen_renewed_at(asked.user, node, sent=asked.sent)
-    if silent < witness.times.suspect:
+    # Whose death somebody vouches for need not be silent for as long, though that may be too little
+    # proof for what waits for it.
+    vouched = not witness.doubt(asked, node, strong=True)
+    if silent < (witness.times.confirmed if vouched else witness.times.suspect):
         return f"{node} was to be switched off, and was heard of {silent:.0f} s before"
     because = _kept(asked, node, witness) or _needed(asked, node, witness)
     return f"{node} was to be switched off, and {because}" if because else None

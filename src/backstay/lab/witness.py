@@ -330,15 +330,23 @@ class Witness:
 
     def words_seen(self, by: Asked, node: str, *, since: int = 0) -> list[Look]:
         """The confirmations of this node's death that were there when whoever asks last looked at
-        them. One that was gone by ``since`` is left out: whoever looks later does not find it, be
-        it because it was taken back or because the API was restored to a time before it."""
+        them. One that was gone by ``since`` is left out, or long before anything was sent: whoever
+        looks later does not find it, be it because it was taken back or because the API was
+        restored to a time before it."""
         return [
             look
             for look in self._looks.last_of_kind(by.user, CONFIRMATIONS.label, sent=by.sent)
             if look.stored is not None
             and look.stored.object["spec"]["node"] == node
-            and self._withdrawn.get(look.stored.object["metadata"]["uid"], since) >= since
+            and self._was_there(look, by, since)
         ]
+
+    def _was_there(self, look: Look, by: Asked, since: int) -> bool:
+        assert look.stored is not None
+        withdrawn = self._withdrawn.get(look.stored.object["metadata"]["uid"])
+        if withdrawn is None:
+            return True
+        return withdrawn >= since and by.sent - look.at <= self.times.fresh
 
     def lease_look(self, by: Asked, node: str) -> Look | None:
         """The last read of the node's lease by whoever asks."""
