@@ -421,6 +421,42 @@ def test_whoever_is_told_of_it_begins_anew() -> None:
     play(story)
 
 
+def test_whoever_sees_that_somebody_has_armed_anew_begins_anew() -> None:
+    """It may have gone back again meanwhile, and only another have noticed."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        past.hear(SEEN_BY_ANOTHER)
+        async with Tasks("test") as tasks:
+            tasks.spawn(past.run(), name="past")
+            with pytest.raises(ApiWentBack):
+                await past.unless_it_goes_back(asyncio.sleep(1000))
+            await api.arm("tuesday")
+            with pytest.raises(ApiWentBack):
+                await past.unless_it_goes_back(asyncio.sleep(1000))
+            await past.unless_it_goes_back(asyncio.sleep(1000))
+
+    play(story)
+
+
+def test_what_was_left_on_the_lease_and_is_accepted_long_ago_lets_nobody_begin_anew() -> None:
+    """It would be found there time and again."""
+
+    async def story(api: Api) -> None:
+        past = api.past(MemoryFiles(), directory="")
+        past.inherit(msgspec.json.encode(SEEN_BY_ANOTHER).decode())
+        async with Tasks("test") as tasks:
+            tasks.spawn(past.run(), name="past")
+            await past.unless_it_goes_back(asyncio.sleep(1000))
+        assert past.words == ""
+
+    async def armed_first(api: Api) -> None:
+        await api.arm("tuesday")
+        await story(api)
+
+    play(armed_first)
+
+
 def test_a_way_back_that_is_seen_before_anything_is_begun_is_not_forgotten() -> None:
     async def story(api: Api) -> None:
         past = api.past(MemoryFiles(), directory="")

@@ -19,7 +19,8 @@ Or that of the lease by which we agree on who leads is, which whoever leads has 
 * What people have confirmed by then may have come back with the backup, and be about another day.
   It counts no more: whoever knows of it compares versions (``restored``), and writes it down.
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
-  then made anew and keeps nothing but this.
+  then made anew and keeps nothing but this. So it is once more when the API is accepted: it may
+  have gone back again meanwhile, which only whoever led has noticed.
 * Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
   arming leaves another stamp on the configuration, so that one from a backup is told from it: no
   stamp counts that was seen before, nor one that is found in an API that went back once more.
@@ -70,7 +71,8 @@ _LONGEST_STAMP = 256
 
 
 class ApiWentBack(Exception):
-    """What is known of the cluster is of a time that has not been; whoever knows it begins anew."""
+    """What is known of the cluster is, or may be, of a time that has not been: whoever knows it
+    begins anew."""
 
 
 class RolledBack(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -192,13 +194,15 @@ class Past:
         self._memory = Memory()
         self._saved = Memory()
         self._lower: tuple[str, str] | None = None
+        self._inherited: RolledBack | None = None
+        """It may have been accepted long ago: nobody has taken it off the lease yet."""
         self._held_at = ""
         """The highest version since it went back, until that is accepted."""
         self._beside: dict[str, str] = {}
         self._hearsay: set[RolledBack] = set()
         self.turn = asyncio.Event()
         """Set, and replaced by another, when what is known of a way back has changed."""
-        self._went_back = asyncio.Event()
+        self._anew = asyncio.Event()
         self._loading = asyncio.Lock()
         self._loaded = not directory
 
@@ -223,6 +227,7 @@ class Past:
         told = rolled_back(remark) if remark else None
         if told is not None and self.rolled_back is None:
             self._become(_after(told, self._memory))
+            self._inherited = told
 
     @property
     def restored(self) -> str:
@@ -244,11 +249,11 @@ class Past:
         """Until the work ends; or ``ApiWentBack``, when it has been cancelled and has ended."""
         async with Tasks("past") as tasks:
             worker = tasks.spawn(work, name="work")
-            alarm = tasks.spawn(self._went_back.wait(), name="alarm")
+            alarm = tasks.spawn(self._anew.wait(), name="alarm")
             await asyncio.wait({worker, alarm}, return_when=asyncio.FIRST_COMPLETED)
             if worker.done():
                 return worker.result()
-        self._went_back.clear()
+        self._anew.clear()
         raise ApiWentBack(self.words)
 
     async def run(self) -> NoReturn:
@@ -311,10 +316,12 @@ class Past:
         memory = step(self._memory, before=before, version=version, armed=armed, lease=lease)
         self._become(self._believe(memory, armed))
         self._lower = None
-        if was is None and self.rolled_back is not None:
+        noticed = was is None and self.rolled_back is not None
+        accepted = was is not None and self.rolled_back is None and was is not self._inherited
+        if noticed or accepted:
             self.lease = Trace()
             await self._save()
-            self._went_back.set()
+            self._anew.set()
 
     def _look_further_back(self, version: str, armed: str, *, went_back: bool) -> None:
         """Once is enough to hold everything; but who has begun anew since then, and finds that it
@@ -325,7 +332,7 @@ class Past:
             self._held_at = version
             self._become(once_more(self._memory, version, armed))
             self.lease = Trace()
-            self._went_back.set()
+            self._anew.set()
         elif not is_older(version, self._held_at or "0"):
             self._held_at = version
 
