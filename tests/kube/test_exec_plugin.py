@@ -62,9 +62,10 @@ def script(path: Path, *lines: str) -> Path:
 
 
 def printing(path: Path, answer: object) -> Path:
-    """A plugin that prints the answer; ``RUN`` in it becomes the number of the run."""
+    """A plugin that prints the answer; ``<run>`` in it, which no PEM has, becomes the number of the
+    run."""
     text = answer if isinstance(answer, str) else json.dumps(answer)
-    pieces = '"$run"'.join(shlex.quote(piece) for piece in text.split("RUN"))
+    pieces = '"$run"'.join(shlex.quote(piece) for piece in text.split("<run>"))
     count = path.with_suffix(".runs")
     count.write_text("0\n")
     return script(
@@ -87,7 +88,7 @@ def answer(*, api_version: str = V1, kind: str = "ExecCredential", **status: str
 def expiring(seconds: float) -> dict[str, Any]:
     """A new token in each run, all of which expire at one moment of the first day of the year."""
     ends = NEW_YEAR + timedelta(seconds=seconds)
-    return answer(token="token-RUN", expirationTimestamp=ends.isoformat().replace("+00:00", "Z"))
+    return answer(token="token-<run>", expirationTimestamp=ends.isoformat().replace("+00:00", "Z"))
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def plugin(tmp_path: Path) -> Path:
 
 @virtual_time
 async def test_a_token_is_kept_while_nothing_speaks_against_it(plugin: Path) -> None:
-    login = exec_plugin(LocalSeams(), printing(plugin, answer(token="token-RUN")))
+    login = exec_plugin(LocalSeams(), printing(plugin, answer(token="token-<run>")))
     assert await login.identity() == Identity(authorization="Bearer token-1")
     await asyncio.sleep(7 * 86400)
     assert await login.identity() == Identity(authorization="Bearer token-1")
@@ -173,7 +174,7 @@ async def test_who_comes_while_the_next_one_is_fetched_early_does_not_wait(plugi
 
 @virtual_time
 async def test_a_refused_credential_is_fetched_anew_at_once(plugin: Path) -> None:
-    login = exec_plugin(LocalSeams(), printing(plugin, answer(token="token-RUN")))
+    login = exec_plugin(LocalSeams(), printing(plugin, answer(token="token-<run>")))
     await login.identity()
     login.refused()
     assert (await login.identity()).authorization == "Bearer token-2"
@@ -183,7 +184,7 @@ async def test_a_refused_credential_is_fetched_anew_at_once(plugin: Path) -> Non
 async def test_a_server_that_refuses_everything_does_not_run_the_plugin_each_time(
     plugin: Path,
 ) -> None:
-    login = exec_plugin(LocalSeams(), printing(plugin, answer(token="token-RUN")))
+    login = exec_plugin(LocalSeams(), printing(plugin, answer(token="token-<run>")))
     for _ in range(40):
         await login.identity()
         login.refused()
@@ -233,14 +234,14 @@ async def test_a_plugin_that_works_again_is_believed_again(plugin: Path) -> None
     login = exec_plugin(LocalSeams(), script(plugin, "exit 1"))
     with pytest.raises(ConfigError):
         await login.identity()
-    printing(plugin, answer(token="token-RUN"))
+    printing(plugin, answer(token="token-<run>"))
     await asyncio.sleep(1)
     assert (await login.identity()).authorization == "Bearer token-1"
 
 
 async def test_many_callers_run_a_real_plugin_once(plugin: Path) -> None:
     async with open_seams() as seams:
-        login = exec_plugin(seams, printing(plugin, answer(token="token-RUN")))
+        login = exec_plugin(seams, printing(plugin, answer(token="token-<run>")))
         identities = await asyncio.gather(*(login.identity() for _ in range(20)))
     assert {identity.authorization for identity in identities} == {"Bearer token-1"}
     assert runs(plugin) == 1
@@ -248,7 +249,7 @@ async def test_many_callers_run_a_real_plugin_once(plugin: Path) -> None:
 
 async def test_a_caller_who_gives_up_leaves_the_others_their_credential(plugin: Path) -> None:
     async with open_seams() as seams:
-        login = exec_plugin(seams, printing(plugin, answer(token="token-RUN")))
+        login = exec_plugin(seams, printing(plugin, answer(token="token-<run>")))
         async with asyncio.TaskGroup() as group:
             gives_up = group.create_task(login.identity())
             stays = group.create_task(login.identity())

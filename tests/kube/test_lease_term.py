@@ -248,6 +248,7 @@ async def test_a_standby_that_takes_over_finds_it_too() -> None:
         a = await w.start("a", rest)
         b = await w.start("b", rest)
         await asyncio.sleep(31.0)
+        assert (a.trace.followed, b.trace.followed) == (False, True)
         a.die()
         w.store.roll_back(10)
         await asyncio.sleep(2 * TIMES.duration)

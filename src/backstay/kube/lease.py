@@ -163,11 +163,13 @@ Floor = Callable[[], Awaitable[int]]
 class Trace:
     """How far the lease had come: somebody may remember that for longer than one candidate lives.
     ``highest`` is the highest version that was seen, also if the lease is gone by now; ``lowered``
-    is from which to which it went back the last time."""
+    is from which to which it went back the last time; ``followed`` says that somebody else held it,
+    whose writes hide that it went back from whoever only looked on."""
 
     def __init__(self) -> None:
         self.highest = ""
         self.lowered: tuple[str, str] | None = None
+        self.followed = False
 
     def saw(self, version: str) -> None:
         """Perhaps in an answer that comes late."""
@@ -265,6 +267,7 @@ class Leadership:
         before, self._seen = self._seen, row
         if row is not None:
             self._trace.saw(row.version)
+            self._trace.followed |= row.holder not in ("", self.identity)
         # What is gone may have come and gone again since we last looked.
         if not (row and before and row.says_the_same(before)):
             self._quiet_since = asyncio.get_running_loop().time()

@@ -19,8 +19,8 @@ Or that of the lease by which we agree on who leads is, which whoever leads has 
 * What people have confirmed by then may have come back with the backup, and be about another day.
   It counts no more: whoever knows of it compares versions (``restored``), and writes it down.
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
-  then made anew and keeps nothing but this. So it is once more when the API is accepted: it may
-  have gone back again meanwhile, which only whoever led has noticed.
+  then made anew and keeps nothing but this. So it is once more when the API is accepted, if another
+  led meanwhile: it may have gone back again, which only that one has noticed.
 * Once noticed, it holds everything until a person arms anew, which accepts the API as it is. Each
   arming leaves another stamp on the configuration, so that one from a backup is told from it: no
   stamp counts that was seen before, nor one that is found in an API that went back once more.
@@ -318,7 +318,7 @@ class Past:
         self._lower = None
         noticed = was is None and self.rolled_back is not None
         accepted = was is not None and self.rolled_back is None and was is not self._inherited
-        if noticed or accepted:
+        if noticed or (accepted and self.lease.followed):
             self.lease = Trace()
             await self._save()
             self._anew.set()
