@@ -519,6 +519,24 @@ def test_a_controller_that_was_not_there_knows_from_its_disk_that_the_lease_is_o
     play(story)
 
 
+def test_a_watch_that_lags_behind_the_disk_shows_no_way_back() -> None:
+    async def story(api: Api) -> None:
+        files = MemoryFiles()
+        past = api.past(files)
+        past.lease.saw("811")
+        task = asyncio.create_task(past.run())
+        await asyncio.sleep(30)
+        task.cancel()
+        heir = api.past(files)
+        heir.lease.saw("790")
+        await heir.look()
+        heir.lease.stood_at("812", before=heir.lease.highest)
+        await heir.look()
+        assert heir.words == ""
+
+    play(story)
+
+
 def test_of_an_api_that_went_back_no_older_lease_is_kept() -> None:
     """Whoever is started next would take what it finds for yet another restore."""
 

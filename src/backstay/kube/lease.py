@@ -170,6 +170,15 @@ class Trace:
         self.highest = ""
         self.lowered: tuple[str, str] | None = None
         self.followed = False
+        self._first = ""
+        """Where it certainly stood at first."""
+
+    def knew(self, version: str) -> None:
+        """It was seen there before this was made, which may be learned late."""
+        if self._first:
+            self.stood_at(self._first, version)
+        else:
+            self.saw(version)
 
     def saw(self, version: str) -> None:
         """Perhaps in an answer that comes late."""
@@ -179,6 +188,7 @@ class Trace:
     def stood_at(self, version: str, before: str) -> None:
         """It certainly did; ``before`` was the highest when it was asked. Since then it may have
         gone on, while the answer was under way."""
+        self._first = self._first or version
         if is_older(version, before):
             self.lowered = before, version
             self.highest = version

@@ -385,10 +385,7 @@ class Past:
             held = self.rolled_back or self._saved.rolled_back
             restored = self._memory.restored or self._saved.restored
             self._become(Memory(self._saved.highest, held, self._saved.armings, restored))
-            if self.lease.highest:
-                self.lease.stood_at(self.lease.highest, self._saved.lease)
-            else:
-                self.lease.saw(self._saved.lease)
+            self.lease.knew(self._saved.lease)
 
     async def _save(self) -> None:
         memory = msgspec.structs.replace(self._memory, lease=self.lease.highest)
