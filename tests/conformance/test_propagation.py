@@ -17,6 +17,11 @@ async def a_family(api: Api, *, blocks: bool = False) -> tuple[str, str]:
         "blockOwnerDeletion": blocks,
     }
     await api.make(api.at("configmaps"), named("owned", ownerReferences=[reference]))
+    # A real collector may hear of an owner's end before it hears of what it owns, and then takes
+    # that along. Once this one is collected, it has heard of all that was made before.
+    never = {**reference, "name": "never", "uid": "never"}
+    await api.make(api.at("configmaps"), named("canary", ownerReferences=[never]))
+    await api.until(api.at("configmaps", "canary"), 404)
     return api.at("configmaps", "owner"), api.at("configmaps", "owned")
 
 
