@@ -1,15 +1,17 @@
 """An API with our kinds, and somebody who arms and restores it."""
 
 import asyncio
+import functools
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.definitions import definitions
 from backstay.kube.resource import NODES, Resource
 from backstay.model.labels import ARMED
 from backstay.sim.api.store import Snapshot
-from backstay.sim.cluster.embedded import EmbeddedCluster
+from backstay.sim.cluster.embedded import URL, EmbeddedCluster
 from backstay.sim.cluster.ground import WorldGround
 from backstay.sim.files import MemoryFiles
 from backstay.sim.world import World
@@ -24,7 +26,8 @@ DEFINITIONS = Resource(
 class Api:
     """See the module."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    def __init__(self, world: World, cluster: EmbeddedCluster) -> None:
+        self._world = world
         self.cluster = cluster
         self.client = cluster.client()
 
@@ -51,18 +54,41 @@ class Api:
         self.cluster.roll_back(backup, raised=raised)
         await asyncio.sleep(1)
 
-    def past(self, files: MemoryFiles, directory: str = "flights") -> Past:
-        return Past(self.client, files, directory, rng=self.cluster.ground.rng)
+    def delay(self, seconds: float) -> None:
+        """Each request, and each answer."""
+        self._world.network.link(URL).delay = seconds
+
+    def past(self, files: MemoryFiles | None = None) -> Past:
+        """Kept in these files, if any."""
+        directory = "" if files is None else "flights"
+        return Past(self.client, files or MemoryFiles(), directory, rng=self.cluster.ground.rng)
 
 
-def play(story: Callable[[Api], Awaitable[None]]) -> None:
+P = ParamSpec("P")
+
+
+def restored(test: Callable[Concatenate[Api, P], Awaitable[None]]) -> Callable[P, None]:
+    """``@restored``: a test that is given such an API, under virtual time."""
+
+    @functools.wraps(test)
+    def run_it(*args: P.args, **kwargs: P.kwargs) -> None:
+        _play(lambda api: test(api, *args, **kwargs))
+
+    # Spelled out for pytest, which takes every parameter for a fixture of its own.
+    first, *others = inspect.signature(test).parameters.values()
+    assert first.name == "api", first
+    run_it.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
+    return run_it
+
+
+def _play(story: Callable[[Api], Awaitable[None]]) -> None:
     async def scenario(world: World) -> None:
         cluster = EmbeddedCluster(WorldGround(world))
         cluster.add_node("n1")
         await cluster.settled()
         for definition in definitions():
             await cluster.client().create(DEFINITIONS, definition)
-        api = Api(cluster)
+        api = Api(world, cluster)
         await api.arm("sunday")
         await story(api)
 

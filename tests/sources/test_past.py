@@ -17,7 +17,7 @@ from backstay.sources.past import (
     rolled_back,
     step,
 )
-from tests.sources.restored import Api, play
+from tests.sources.restored import Api, restored
 
 RAISED = 1_000_000_000
 SEEN_BY_ANOTHER = RolledBack("900", "100", "sunday")
@@ -110,482 +110,456 @@ def test_what_somebody_else_wrote_on_the_lease_is_no_way_back(text: str) -> None
 # Looking
 
 
-def test_an_api_that_was_restored_is_noticed_until_somebody_arms() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        backup = await api.grow()
-        await past.look()
-        assert past.words == ""
-        await api.roll_back(backup)
-        await past.look()
-        assert "before, and then" in past.words
-        await api.arm("tuesday")
-        await past.look()
-        assert past.words == "", "somebody has armed"
-
-    play(story)
+@restored
+async def test_an_api_that_was_restored_is_noticed_until_somebody_arms(api: Api) -> None:
+    past = api.past()
+    backup = await api.grow()
+    await past.look()
+    assert past.words == ""
+    await api.roll_back(backup)
+    await past.look()
+    assert "before, and then" in past.words
+    await api.arm("tuesday")
+    await past.look()
+    assert past.words == "", "somebody has armed"
 
 
-def test_who_restores_twice_has_not_armed_by_that() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        oldest = api.cluster.api.store.snapshot()
-        await api.arm("sunday")
-        older = await api.grow()
-        await past.look()
-        await api.roll_back(older)
-        await past.look()
-        await api.grow()
-        await past.look()
-        assert past.words, "its last arming was seen before"
-        await api.roll_back(oldest)
-        await api.arm("by whom nobody knows")
-        await past.look()
-        assert past.words, "that may be of the backup as well"
-        await api.arm("tuesday")
-        await past.look()
-        assert past.words == ""
-
-    play(story)
+@restored
+async def test_who_restores_twice_has_not_armed_by_that(api: Api) -> None:
+    past = api.past()
+    oldest = api.cluster.api.store.snapshot()
+    await api.arm("sunday")
+    older = await api.grow()
+    await past.look()
+    await api.roll_back(older)
+    await past.look()
+    await api.grow()
+    await past.look()
+    assert past.words, "its last arming was seen before"
+    await api.roll_back(oldest)
+    await api.arm("by whom nobody knows")
+    await past.look()
+    assert past.words, "that may be of the backup as well"
+    await api.arm("tuesday")
+    await past.look()
+    assert past.words == ""
 
 
-def test_of_a_stamp_no_more_is_kept_than_anybody_needs() -> None:
-    async def story(api: Api) -> None:
-        files = MemoryFiles()
-        past = api.past(files)
-        await api.arm("x" * 100_000)
-        await past.look()
-        backup = await api.grow()
-        await past.look()
-        await api.roll_back(backup)
-        await past.look()
-        assert past.words
-        assert len(await files.read("flights/past.json")) < 1_000
-
-    play(story)
+@restored
+async def test_of_a_stamp_no_more_is_kept_than_anybody_needs(api: Api) -> None:
+    files = MemoryFiles()
+    past = api.past(files)
+    await api.arm("x" * 100_000)
+    await past.look()
+    backup = await api.grow()
+    await past.look()
+    await api.roll_back(backup)
+    await past.look()
+    assert past.words
+    assert len(await files.read("flights/past.json")) < 1_000
 
 
-def test_an_api_that_was_away_is_looked_at_as_soon_as_it_is_back() -> None:
+@restored
+async def test_an_api_that_was_away_is_looked_at_as_soon_as_it_is_back(api: Api) -> None:
     """Before it has outgrown what was seen."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        backup = await api.grow()
-        async with Tasks("test") as tasks:
-            tasks.spawn(past.run(), name="past")
-            await asyncio.sleep(5)
-            api.cluster.control_plane.kill("api")
-            await asyncio.sleep(60)
-            await api.roll_back(backup)
-            api.cluster.control_plane.start("api")
-            await asyncio.sleep(2)
-            assert past.words
-
-    play(story)
+    past = api.past()
+    backup = await api.grow()
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
+        await asyncio.sleep(5)
+        api.cluster.control_plane.kill("api")
+        await asyncio.sleep(60)
+        await api.roll_back(backup)
+        api.cluster.control_plane.start("api")
+        await asyncio.sleep(2)
+        assert past.words
 
 
-def test_who_restores_twice_is_noticed_though_the_second_backup_is_but_seconds_old() -> None:
+@restored
+async def test_who_restores_twice_is_noticed_though_the_second_backup_is_but_seconds_old(
+    api: Api,
+) -> None:
     """It has soon outgrown what was seen a look ago."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        async with Tasks("test") as tasks:
-            tasks.spawn(past.run(), name="past")
-            backup = await api.grow()
-            await asyncio.sleep(12)
-            await api.roll_back(backup)
-            await asyncio.sleep(20)
-            first, younger = past.restored, api.cluster.api.store.snapshot()
-            for number in range(3):
-                await api.write(f"before {number}")
-                await asyncio.sleep(1)
-            await api.roll_back(younger)
-            for number in range(20):
-                await api.write(f"after {number}")
-                await asyncio.sleep(1)
-            assert first
-            assert is_older(first, past.restored)
-
-    play(story)
+    past = api.past()
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
+        backup = await api.grow()
+        await asyncio.sleep(12)
+        await api.roll_back(backup)
+        await asyncio.sleep(20)
+        first, younger = past.restored, api.cluster.api.store.snapshot()
+        for number in range(3):
+            await api.write(f"before {number}")
+            await asyncio.sleep(1)
+        await api.roll_back(younger)
+        for number in range(20):
+            await api.write(f"after {number}")
+            await asyncio.sleep(1)
+        assert first
+        assert is_older(first, past.restored)
 
 
-def test_what_another_read_has_shown_counts_at_the_next_look() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        await past.look()
-        past.compare()("900")
-        past.compare()("899")
-        past.lease.stood_at("790", before="811")
-        assert past.words == ""
-        await past.look()
-        assert past.words == "its version was 900 before, and then 899"
-
-    play(story)
+@restored
+async def test_what_another_read_has_shown_counts_at_the_next_look(api: Api) -> None:
+    past = api.past()
+    await past.look()
+    past.compare()("900")
+    past.compare()("899")
+    past.lease.stood_at("790", before="811")
+    assert past.words == ""
+    await past.look()
+    assert past.words == "its version was 900 before, and then 899"
 
 
-def test_a_lease_that_went_back_counts_at_the_next_look() -> None:
+@restored
+async def test_a_lease_that_went_back_counts_at_the_next_look(api: Api) -> None:
     """Where versions count on from a higher one, nothing else shows it."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        await past.look()
-        backup = await api.grow()
-        await api.roll_back(backup, raised=RAISED)
-        found = str(api.cluster.api.store.version)
-        await past.look()
-        assert past.words == ""
-        past.lease.stood_at("790", before="811")
-        await past.look()
-        assert past.words == "the version of our lease was 811 before, and then 790"
-        assert past.restored == found
-        assert rolled_back(past.remark or "") == past.rolled_back
-        await api.arm("tuesday")
-        await past.look()
-        assert (past.words, past.restored) == ("", found)
-
-    play(story)
+    past = api.past()
+    await past.look()
+    backup = await api.grow()
+    await api.roll_back(backup, raised=RAISED)
+    found = str(api.cluster.api.store.version)
+    await past.look()
+    assert past.words == ""
+    past.lease.stood_at("790", before="811")
+    await past.look()
+    assert past.words == "the version of our lease was 811 before, and then 790"
+    assert past.restored == found
+    assert rolled_back(past.remark or "") == past.rolled_back
+    await api.arm("tuesday")
+    await past.look()
+    assert (past.words, past.restored) == ("", found)
 
 
-def test_a_lease_that_was_found_while_a_look_was_under_way_counts_at_the_next() -> None:
+@restored
+async def test_a_lease_that_was_found_while_a_look_was_under_way_counts_at_the_next(
+    api: Api,
+) -> None:
     """What that look finds may be from before the restore."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        async with Tasks("test") as tasks:
-            look = tasks.spawn(past.look(), name="look")
-            await asyncio.sleep(0)
-            past.lease.stood_at("790", before="811")
-            await look
+    past = api.past()
+    async with Tasks("test") as tasks:
+        look = tasks.spawn(past.look(), name="look")
+        await asyncio.sleep(0)
+        past.lease.stood_at("790", before="811")
+        await look
+    assert past.words == ""
+    await past.look()
+    assert past.words != ""
+
+
+@restored
+async def test_two_looks_at_once_count_one_way_back_once(api: Api) -> None:
+    """An arming that the later one finds would otherwise be taken for one of a second backup."""
+    api.delay(1)
+    past = api.past()
+    past.lease.stood_at("790", before="811")
+    async with Tasks("test") as tasks:
+        first = tasks.spawn(past.look(), name="before it is armed")
+        await asyncio.sleep(0.1)
+        tasks.spawn(api.arm("tuesday"), name="arming")
+        await asyncio.sleep(0.1)
+        second = tasks.spawn(past.look(), name="after it")
+        await first
+        assert past.words
+        await second
         assert past.words == ""
-        await past.look()
-        assert past.words != ""
-
-    play(story)
 
 
-def test_whoever_is_about_to_begin_anew_has_no_say_about_the_lease_any_more() -> None:
+@restored
+async def test_whoever_is_about_to_begin_anew_has_no_say_about_the_lease_any_more(api: Api) -> None:
     """It compares with what it knew before."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        of_before = past.lease
-        of_before.stood_at("790", before="811")
-        await past.look()
-        known = past.restored
-        await api.grow()
-        of_before.stood_at("795", before="811")
-        await past.look()
-        assert past.restored == known
-        past.lease.stood_at("792", before="795")
-        await past.look()
-        assert is_older(known, past.restored)
-
-    play(story)
+    past = api.past()
+    of_before = past.lease
+    of_before.stood_at("790", before="811")
+    await past.look()
+    known = past.restored
+    await api.grow()
+    of_before.stood_at("795", before="811")
+    await past.look()
+    assert past.restored == known
+    past.lease.stood_at("792", before="795")
+    await past.look()
+    assert is_older(known, past.restored)
 
 
-def test_each_way_back_lets_the_lease_of_before_be_forgotten() -> None:
+@restored
+async def test_each_way_back_lets_the_lease_of_before_be_forgotten(api: Api) -> None:
     """Or the same restore would be found once more."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        backup = await api.grow()
-        for _ in range(2):
-            past.lease.saw("811")
-            await past.look()
-            await api.roll_back(backup)
-            await past.look()
-            assert past.lease.highest == ""
-            await past.look()
-            await api.grow()
-
-    play(story)
-
-
-def test_an_arming_that_is_found_as_the_lease_goes_back_once_more_accepts_nothing() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        past.lease.stood_at("790", before="811")
+    past = api.past()
+    backup = await api.grow()
+    for _ in range(2):
+        past.lease.saw("811")
         await past.look()
-        past.lease.stood_at("799", before="800")
-        await api.arm("back from the second backup")
+        await api.roll_back(backup)
         await past.look()
+        assert past.lease.highest == ""
         await past.look()
-        assert past.words != ""
-        await api.arm("tuesday")
-        await past.look()
-        assert past.words == ""
-
-    play(story)
+        await api.grow()
 
 
-def test_a_read_that_began_before_a_higher_version_was_seen_shows_nothing() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        await past.look()
-        slow = past.compare()
-        backup = await api.grow()
-        await past.look()
-        slow(str(backup.version))
-        await past.look()
-        assert past.words == ""
-
-    play(story)
-
-
-def test_what_a_cache_has_shown_was_there_and_a_write_that_comes_later_shows_more() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        await past.look()
-        past.saw(LEASES, "900")
-        past.saw(LEASES, "890")
-        past.compare(LEASES)("899")
-        await past.look()
-        assert past.words == "its version was 900 before, and then 899"
-
-    play(story)
+@restored
+async def test_an_arming_that_is_found_as_the_lease_goes_back_once_more_accepts_nothing(
+    api: Api,
+) -> None:
+    past = api.past()
+    past.lease.stood_at("790", before="811")
+    await past.look()
+    past.lease.stood_at("799", before="800")
+    await api.arm("back from the second backup")
+    await past.look()
+    await past.look()
+    assert past.words != ""
+    await api.arm("tuesday")
+    await past.look()
+    assert past.words == ""
 
 
-def test_kinds_that_are_kept_in_another_store_have_versions_of_their_own() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        past.saw(LEASES, "900000")
-        await past.look()
-        past.compare(LEASES)("900001")
-        await past.look()
-        assert past.words == ""
+@restored
+async def test_a_read_that_began_before_a_higher_version_was_seen_shows_nothing(api: Api) -> None:
+    past = api.past()
+    await past.look()
+    slow = past.compare()
+    backup = await api.grow()
+    await past.look()
+    slow(str(backup.version))
+    await past.look()
+    assert past.words == ""
 
-    play(story)
+
+@restored
+async def test_what_a_cache_has_shown_was_there_and_a_write_that_comes_later_shows_more(
+    api: Api,
+) -> None:
+    past = api.past()
+    await past.look()
+    past.saw(LEASES, "900")
+    past.saw(LEASES, "890")
+    past.compare(LEASES)("899")
+    await past.look()
+    assert past.words == "its version was 900 before, and then 899"
 
 
-def test_what_was_seen_before_somebody_armed_anew_counts_no_more() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        await past.look()
-        past.saw(LEASES, "900")
-        slow = past.compare(LEASES)
-        past.compare(LEASES)("100")
-        await past.look()
-        assert past.words
-        await api.arm("tuesday")
-        await past.look()
-        slow("101")
-        past.compare(LEASES)("102")
-        await past.look()
-        assert past.words == ""
+@restored
+async def test_kinds_that_are_kept_in_another_store_have_versions_of_their_own(api: Api) -> None:
+    past = api.past()
+    past.saw(LEASES, "900000")
+    await past.look()
+    past.compare(LEASES)("900001")
+    await past.look()
+    assert past.words == ""
 
-    play(story)
+
+@restored
+async def test_what_was_seen_before_somebody_armed_anew_counts_no_more(api: Api) -> None:
+    past = api.past()
+    await past.look()
+    past.saw(LEASES, "900")
+    slow = past.compare(LEASES)
+    past.compare(LEASES)("100")
+    await past.look()
+    assert past.words
+    await api.arm("tuesday")
+    await past.look()
+    slow("101")
+    past.compare(LEASES)("102")
+    await past.look()
+    assert past.words == ""
 
 
 # What others have seen
 
 
-def test_what_another_has_seen_holds_from_the_next_look_on() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        await past.look()
-        past.hear(SEEN_BY_ANOTHER)
-        before = past.is_in_doubt
-        await past.look()
-        assert past.rolled_back == SEEN_BY_ANOTHER
-        assert (before, past.is_in_doubt) == (True, False)
-        await api.arm("tuesday")
-        await past.look()
-        assert past.words == ""
-
-    play(story)
+@restored
+async def test_what_another_has_seen_holds_from_the_next_look_on(api: Api) -> None:
+    past = api.past()
+    await past.look()
+    past.hear(SEEN_BY_ANOTHER)
+    before = past.is_in_doubt
+    await past.look()
+    assert past.rolled_back == SEEN_BY_ANOTHER
+    assert (before, past.is_in_doubt) == (True, False)
+    await api.arm("tuesday")
+    await past.look()
+    assert past.words == ""
 
 
-def test_what_another_has_seen_before_somebody_armed_holds_nothing() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        await api.arm("tuesday")
-        past.hear(SEEN_BY_ANOTHER)
-        await past.look()
-        assert past.words == ""
-        assert not past.is_in_doubt
-
-    play(story)
+@restored
+async def test_what_another_has_seen_before_somebody_armed_holds_nothing(api: Api) -> None:
+    past = api.past()
+    await api.arm("tuesday")
+    past.hear(SEEN_BY_ANOTHER)
+    await past.look()
+    assert past.words == ""
+    assert not past.is_in_doubt
 
 
-def test_whoever_is_told_of_it_begins_anew() -> None:
+@restored
+async def test_whoever_is_told_of_it_begins_anew(api: Api) -> None:
     """What it knows may be of the time that has not been."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        past.hear(SEEN_BY_ANOTHER)
-        async with Tasks("test") as tasks:
-            tasks.spawn(past.run(), name="past")
-            with pytest.raises(ApiWentBack):
-                await past.unless_it_goes_back(asyncio.sleep(1000))
-
-    play(story)
+    past = api.past()
+    past.hear(SEEN_BY_ANOTHER)
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
+        with pytest.raises(ApiWentBack):
+            await past.unless_it_goes_back(asyncio.sleep(1000))
 
 
 @pytest.mark.parametrize("another_led", [True, False])
-def test_whoever_has_not_led_all_the_while_begins_anew_once_somebody_has_armed(
+@restored
+async def test_whoever_has_not_led_all_the_while_begins_anew_once_somebody_has_armed(
+    api: Api,
     another_led: bool,
 ) -> None:
     """It may have gone back again meanwhile, and only another have noticed."""
 
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        past.hear(SEEN_BY_ANOTHER)
-        async with Tasks("test") as tasks:
-            tasks.spawn(past.run(), name="past")
-            with pytest.raises(ApiWentBack):
-                await past.unless_it_goes_back(asyncio.sleep(1000))
-            past.lease.followed = another_led
-            await api.arm("tuesday")
-            if another_led:
-                with pytest.raises(ApiWentBack):
-                    await past.unless_it_goes_back(asyncio.sleep(1000))
-            await past.unless_it_goes_back(asyncio.sleep(1000))
-            assert past.words == ""
-
-    play(story)
-
-
-def test_what_was_left_on_the_lease_and_is_accepted_long_ago_lets_nobody_begin_anew() -> None:
-    """It would be found there time and again."""
-
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        past.inherit(msgspec.json.encode(SEEN_BY_ANOTHER).decode())
-        past.lease.followed = True
-        async with Tasks("test") as tasks:
-            tasks.spawn(past.run(), name="past")
-            await past.unless_it_goes_back(asyncio.sleep(1000))
-        assert past.words == ""
-
-    async def armed_first(api: Api) -> None:
-        await api.arm("tuesday")
-        await story(api)
-
-    play(armed_first)
-
-
-def test_a_way_back_that_is_seen_before_anything_is_begun_is_not_forgotten() -> None:
-    async def story(api: Api) -> None:
-        past = api.past(MemoryFiles(), directory="")
-        past.hear(SEEN_BY_ANOTHER)
-        await past.look()
+    past = api.past()
+    past.hear(SEEN_BY_ANOTHER)
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
         with pytest.raises(ApiWentBack):
             await past.unless_it_goes_back(asyncio.sleep(1000))
-        async with asyncio.timeout(2000):
-            await past.unless_it_goes_back(asyncio.sleep(1000))
+        past.lease.followed = another_led
+        await api.arm("tuesday")
+        if another_led:
+            with pytest.raises(ApiWentBack):
+                await past.unless_it_goes_back(asyncio.sleep(1000))
+        await past.unless_it_goes_back(asyncio.sleep(1000))
+        assert past.words == ""
 
-    play(story)
+
+@restored
+async def test_what_was_left_on_the_lease_and_is_accepted_long_ago_lets_nobody_begin_anew(
+    api: Api,
+) -> None:
+    """It would be found there time and again."""
+    await api.arm("tuesday")
+    past = api.past()
+    past.inherit(msgspec.json.encode(SEEN_BY_ANOTHER).decode())
+    past.lease.followed = True
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
+        await past.unless_it_goes_back(asyncio.sleep(1000))
+    assert past.words == ""
+
+
+@restored
+async def test_a_way_back_that_is_seen_before_anything_is_begun_is_not_forgotten(api: Api) -> None:
+    past = api.past()
+    past.hear(SEEN_BY_ANOTHER)
+    await past.look()
+    with pytest.raises(ApiWentBack):
+        await past.unless_it_goes_back(asyncio.sleep(1000))
+    async with asyncio.timeout(2000):
+        await past.unless_it_goes_back(asyncio.sleep(1000))
 
 
 # On disk
 
 
-def test_a_controller_that_was_not_there_knows_it_from_its_disk() -> None:
-    async def story(api: Api) -> None:
-        files = MemoryFiles()
-        task = asyncio.create_task(api.past(files).run())
-        await asyncio.sleep(30)
-        backup = await api.grow()
-        await asyncio.sleep(11)
-        task.cancel()
-        await api.roll_back(backup)
-        heir = api.past(files)
-        await heir.look()
-        assert heir.words
-
-    play(story)
+@restored
+async def test_a_controller_that_was_not_there_knows_it_from_its_disk(api: Api) -> None:
+    files = MemoryFiles()
+    task = asyncio.create_task(api.past(files).run())
+    await asyncio.sleep(30)
+    backup = await api.grow()
+    await asyncio.sleep(11)
+    task.cancel()
+    await api.roll_back(backup)
+    heir = api.past(files)
+    await heir.look()
+    assert heir.words
 
 
 @pytest.mark.parametrize("is_first", ["the disk", "the lease"])
-def test_a_controller_that_was_not_there_knows_from_its_disk_that_the_lease_is_older(
+@restored
+async def test_a_controller_that_was_not_there_knows_from_its_disk_that_the_lease_is_older(
+    api: Api,
     is_first: str,
 ) -> None:
-    async def story(api: Api) -> None:
-        files = MemoryFiles()
-        past = api.past(files)
-        past.lease.saw("811")
-        task = asyncio.create_task(past.run())
-        await asyncio.sleep(30)
-        task.cancel()
-        heir = api.past(files)
-        if is_first == "the disk":
-            await heir.look()
-            assert heir.words == ""
-        heir.lease.stood_at("790", before=heir.lease.highest)
-        heir.lease.saw("790")
-        await heir.look()
-        assert heir.words == "the version of our lease was 811 before, and then 790"
-
-    play(story)
-
-
-def test_a_watch_that_lags_behind_the_disk_shows_no_way_back() -> None:
-    async def story(api: Api) -> None:
-        files = MemoryFiles()
-        past = api.past(files)
-        past.lease.saw("811")
-        task = asyncio.create_task(past.run())
-        await asyncio.sleep(30)
-        task.cancel()
-        heir = api.past(files)
-        heir.lease.saw("790")
-        await heir.look()
-        heir.lease.stood_at("812", before=heir.lease.highest)
+    files = MemoryFiles()
+    past = api.past(files)
+    past.lease.saw("811")
+    task = asyncio.create_task(past.run())
+    await asyncio.sleep(30)
+    task.cancel()
+    heir = api.past(files)
+    if is_first == "the disk":
         await heir.look()
         assert heir.words == ""
+    heir.lease.stood_at("790", before=heir.lease.highest)
+    heir.lease.saw("790")
+    await heir.look()
+    assert heir.words == "the version of our lease was 811 before, and then 790"
 
-    play(story)
+
+@restored
+async def test_a_watch_that_lags_behind_the_disk_shows_no_way_back(api: Api) -> None:
+    files = MemoryFiles()
+    past = api.past(files)
+    past.lease.saw("811")
+    task = asyncio.create_task(past.run())
+    await asyncio.sleep(30)
+    task.cancel()
+    heir = api.past(files)
+    heir.lease.saw("790")
+    await heir.look()
+    heir.lease.stood_at("812", before=heir.lease.highest)
+    await heir.look()
+    assert heir.words == ""
 
 
-def test_of_an_api_that_went_back_no_older_lease_is_kept() -> None:
+@restored
+async def test_of_an_api_that_went_back_no_older_lease_is_kept(api: Api) -> None:
     """Whoever is started next would take what it finds for yet another restore."""
 
-    async def story(api: Api) -> None:
-        files = MemoryFiles()
-        past = api.past(files)
-        past.lease.saw("811")
-        backup = await api.grow()
-        await past.look()
-        await api.roll_back(backup)
-        await past.look()
-        heir = api.past(files)
-        await heir.look()
-        assert heir.words == past.words != ""
-        assert heir.lease.highest == ""
-
-    play(story)
+    files = MemoryFiles()
+    past = api.past(files)
+    past.lease.saw("811")
+    backup = await api.grow()
+    await past.look()
+    await api.roll_back(backup)
+    await past.look()
+    heir = api.past(files)
+    await heir.look()
+    assert heir.words == past.words != ""
+    assert heir.lease.highest == ""
 
 
-def test_a_controller_without_a_disk_knows_it_from_the_lease() -> None:
-    async def story(api: Api) -> None:
-        past, heir = api.past(MemoryFiles(), ""), api.past(MemoryFiles(), "")
-        backup = await api.grow()
-        await past.look()
-        await api.roll_back(backup)
-        await past.look()
-        await heir.look()
-        assert (heir.words, heir.remark) == ("", None)
-        heir.inherit(past.remark or "")
-        await heir.look()
-        assert heir.words == past.words
-        await api.arm("tuesday")
-        await heir.look()
-        assert heir.words == ""
-
-    play(story)
+@restored
+async def test_a_controller_without_a_disk_knows_it_from_the_lease(api: Api) -> None:
+    past, heir = api.past(), api.past()
+    backup = await api.grow()
+    await past.look()
+    await api.roll_back(backup)
+    await past.look()
+    await heir.look()
+    assert (heir.words, heir.remark) == ("", None)
+    heir.inherit(past.remark or "")
+    await heir.look()
+    assert heir.words == past.words
+    await api.arm("tuesday")
+    await heir.look()
+    assert heir.words == ""
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"highest": 7}'])
-def test_a_file_that_cannot_be_read_is_said_and_stops_nothing(content: bytes) -> None:
-    async def story(api: Api) -> None:
-        files = MemoryFiles()
-        await files.write("flights/past.json", content)
-        past = api.past(files)
-        await past.look()
-        assert past.words == ""
-        assert past.trouble.startswith("flights/past.json: ")
-
-    play(story)
+@restored
+async def test_a_file_that_cannot_be_read_is_said_and_stops_nothing(
+    api: Api, content: bytes
+) -> None:
+    files = MemoryFiles()
+    await files.write("flights/past.json", content)
+    past = api.past(files)
+    await past.look()
+    assert past.words == ""
+    assert past.trouble.startswith("flights/past.json: ")
 
 
 def test_what_is_kept_can_be_read_by_people() -> None:
