@@ -137,3 +137,32 @@ async def test_what_there_is_not_is_one_sentence_with_near_names(furnished: Furn
     said = await furnished.cluster.run("viewer", "explain", "pod/shop/db-1")
     assert (said.code, said.out) == (1, "")
     assert said.err.startswith("Error: There is no pod shop/db-1. Did you mean shop/db-0")
+
+
+async def test_a_node_in_maintenance_is_told_with_what_is_in_the_way(furnished: Furnished) -> None:
+    """Of a workload only what concerns it."""
+    ours = {
+        "pod": "shop/db-0", "code": "BudgetExhausted", "next": "kubectl describe pdb db -n shop",
+        "sentence": "shop/db-0 may not go yet.",
+    }  # fmt: skip
+    theirs = {"pod": "shop/other", "code": "TwoBudgets", "next": "x", "sentence": "Other cannot."}
+    await furnished.maintenance(
+        "n2", phase="Running", sentence="2 pods still have to leave n2.", blockers=[theirs, ours]
+    )
+    said = await furnished.cluster.run("viewer", "explain", "node/n2")
+    assert "IN THE WAY ON n2 (2)\n  - Other cannot.\n  - shop/db-0 may not go yet." in said.out
+    assert said.out.endswith("NEXT: x\nNEXT: kubectl describe pdb db -n shop\n")
+    said = await furnished.cluster.run("viewer", "explain", "pod/shop/db-0")
+    assert "IN THE WAY ON n2 (1)\n  - shop/db-0 may not go yet." in said.out
+    assert "NEXT: x" not in said.out
+    said = await furnished.cluster.run("viewer", "explain", "node/n3", "-o", "json")
+    assert json.loads(said.out)["maintenances"] == []
+
+
+async def test_what_a_nodes_device_was_asked_for_is_told(furnished: Furnished) -> None:
+    node = await furnished.node("n1", silent=300)
+    asked = {"offs": 2, "ons": 1, "epoch": 3, "seconds": 30.0, "at": "2026-11-19T03:00:00Z"}
+    await furnished.incident(node, state="Lost", code="x", sentence="y", power=asked)
+    said = await furnished.cluster.run("viewer", "explain", "node/n1")
+    words = " ".join(said.out.split())
+    assert "power asked to go off 2 times and on 1 time, last at 2026-11-19T03:00:00Z" in words

@@ -1,6 +1,7 @@
 """``backstay status``: what a person reads at night, and what a script learns from it."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.support import objects as some
 from tests.support.furnished import Furnished
-from tests.support.small_cluster import SmallCluster, run, small_cluster
+from tests.support.small_cluster import Json, SmallCluster, run, small_cluster
 
 
 @pytest.fixture
@@ -131,6 +132,84 @@ async def test_what_the_controller_has_trouble_with_is_shown_while_it_lives(
     await furnished.cluster.change(path, past)
     said = await furnished.cluster.run("viewer", "status")
     assert "LINSTOR" not in said.out
+
+
+BUDGET = {
+    "pod": "shop/db-0", "code": "BudgetExhausted", "next": "kubectl describe pdb db -n shop",
+    "sentence": "shop/db-0 may not go yet: its disruption budget shop/db allows none at present.",
+}  # fmt: skip
+EVACUATION = {
+    "pod": "shop/virt-launcher-web-abcde", "code": "EvacuationSlow",
+    "next": "kubectl get vmim -n shop",
+    "sentence": "VM shop/web has been asked to leave n2 for 90 s: its migration is Scheduling.",
+}  # fmt: skip
+BLOCKED: Json = {
+    "phase": "Running", "pendingPods": ["db-0", "virt-launcher-web-abcde"], "totalpods": 5,
+    "code": "DrainBlocked", "next": "kubectl get nodemaintenance maintain-n2 -o yaml",
+    "sentence": "2 of 5 pods still have to leave n2; 2 cannot yet: "
+    + BUDGET["sentence"].rstrip(".") + ".",
+    "blockers": [BUDGET, EVACUATION],
+}  # fmt: skip
+
+
+def words_of(out: str) -> str:
+    """On one line, without how old a maintenance is, which depends on this machine's pace."""
+    return re.sub(r"(Running|Waiting|Succeeded|Failed) \d+ s ", r"\1 ", " ".join(out.split()))
+
+
+async def test_what_is_in_the_way_of_a_maintenance_is_told_with_the_way_on(
+    furnished: Furnished,
+) -> None:
+    await furnished.leader("backstay-0")
+    await furnished.maintenance("n2", **BLOCKED)
+    await furnished.maintenance("n3", phase="Succeeded", code="Drained", sentence="It may go down.")
+    said = await furnished.cluster.run("viewer", "status")
+    assert said.code == 0, "nothing is held because of it"
+    words = words_of(said.out)
+    assert "n2 Running 2 of 5 pods still have to leave n2; 2 cannot yet: shop/db-0" in words
+    assert "(new disks)" in words
+    assert "n3 Succeeded It may go down." in words
+    assert "IN THE WAY ON n2 (2) - shop/db-0 may not go yet" in words
+    assert "- VM shop/web has been asked to leave n2 for 90 s" in words
+    steps = [line for line in said.out.splitlines() if line.startswith("NEXT")]
+    assert steps == [f"NEXT: {each['next']}" for each in (BUDGET, EVACUATION)]
+    assert "Could not be read" not in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+async def test_one_thing_in_the_way_is_said_once(furnished: Furnished) -> None:
+    notes = json.dumps([BLOCKED["sentence"], "Something else."])
+    await furnished.leader("backstay-0", annotations={"backstay.dev/notes": notes})
+    await furnished.maintenance("n2", **(BLOCKED | {"blockers": [BUDGET]}))
+    said = await furnished.cluster.run("viewer", "status")
+    assert words_of(said.out).count("shop/db-0 may not go yet") == 1
+    assert "IN THE WAY" not in said.out
+    assert "NOTE\n  - Something else." in said.out
+
+
+async def test_a_maintenance_that_nobody_serves_has_somebody_look_for_the_controller(
+    furnished: Furnished,
+) -> None:
+    await furnished.maintenance("n2")
+    said = await furnished.cluster.run("viewer", "status")
+    assert said.code == 0, said.err
+    words = words_of(said.out)
+    assert "n2 Waiting Nobody has taken it on yet: n2 takes new pods. (new disks)" in words
+    assert "NEXT: kubectl get pods -n backstay-system" in said.out
+
+
+async def test_a_maintenance_of_the_node_maintenance_operator_is_counted(
+    furnished: Furnished,
+) -> None:
+    """It writes numbers and no sentences; and our controller is not to be looked for."""
+    await furnished.config(mode="Armed", owners={"maintenance": "Foreign"})
+    await furnished.maintenance("n2", phase="Running", pendingPods=["a", "b"], totalpods=7)
+    await furnished.maintenance("n3", reason="", phase="Failed", lastError="no such node")
+    said = await furnished.cluster.run("viewer", "status")
+    words = words_of(said.out)
+    assert "n2 Running 2 of 7 pods still have to leave n2. (new disks)" in words
+    assert "n3 Failed no such node." in words
+    assert "NEXT" not in said.out
 
 
 async def test_a_dead_controllers_account_is_not_believed(furnished: Furnished) -> None:

@@ -1,6 +1,7 @@
 """Drains and maintenance on a real control plane, with the rights that the controller has."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,7 @@ from harness.cluster import ControlPlane
 from tests.control.rig_maintenance import ALL, NONE, end, maintain, marks_on, until_gone, until_told
 from tests.control.rig_real import PATIENCE, RealScene, real_scene
 from tests.support.installed import Installed
+from tests.support.small_cluster import run
 
 pytestmark = pytest.mark.real
 
@@ -107,7 +109,9 @@ async def test_a_budget_that_allows_nothing_is_named_as_the_api_names_it(scene: 
     assert scene.copies("db-0") == [node]
 
 
-async def test_a_maintenance_from_its_beginning_to_its_end(scene: Scene, kind: None) -> None:
+async def test_a_maintenance_from_its_beginning_to_its_end(
+    scene: Scene, kind: None, control_plane: ControlPlane
+) -> None:
     pods = await scene.start_pods(2)
     await protect(scene, maxUnavailable=1)
     await scene.start_controller()
@@ -120,6 +124,9 @@ async def test_a_maintenance_from_its_beginning_to_its_end(scene: Scene, kind: N
     assert (row.status.phase, row.status.drain_progress) == ("Succeeded", 100)
     await until_told(scene, f"maintain-{second}", "Drained", within=PATIENCE)
     assert await marks_on(scene, first) == ALL
+    said = await run(control_plane.kubeconfig, "status", "-o", "json")
+    told = {each["node"]: each for each in json.loads(said.out)["maintenances"]}
+    assert [told[node]["code"] for node in (first, second)] == ["Drained", "Drained"]
     await scene.until_elsewhere(pods)
     for node in (first, second):
         await end(scene, node)

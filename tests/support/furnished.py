@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from backstay.apis.maintenance import NODE_MAINTENANCES
+from backstay.apis.maintenance_definition import maintenance_definition
 from backstay.model.labels import HEARTBEAT
 from backstay.seam.system import SystemClock
 from backstay.sim.kubevirt.definitions import definitions
@@ -21,6 +23,7 @@ class Furnished:
 
     def __init__(self, cluster: SmallCluster) -> None:
         self.cluster = cluster
+        self._knows_maintenance = False
 
     async def begin(self, *, kubevirt: bool = True) -> None:
         for definition in definitions() if kubevirt else ():
@@ -118,6 +121,18 @@ class Furnished:
             "metadata": {"name": f"{name}-1"}, "spec": which,
         })  # fmt: skip
         path = f"/apis/backstay.dev/v1alpha1/incidents/{made['metadata']['name']}/status"
+        await self.cluster.change(path, {"status": status})
+
+    async def maintenance(self, node: str, *, reason: str = "new disks", **status: Any) -> None:
+        """As whoever serves it would have told it; without a word if nobody has yet."""
+        about = {"apiVersion": NODE_MAINTENANCES.api_version, "kind": NODE_MAINTENANCES.kind}
+        if not self._knows_maintenance:
+            await self.cluster.put(maintenance_definition())
+            self._knows_maintenance = True
+        await self.cluster.put(about | {
+            "metadata": {"name": f"maintain-{node}"}, "spec": {"nodeName": node, "reason": reason},
+        })  # fmt: skip
+        path = f"/apis/{NODE_MAINTENANCES.api_version}/nodemaintenances/maintain-{node}/status"
         await self.cluster.change(path, {"status": status})
 
 

@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from backstay.cli.main import EXIT_HELD
+from backstay.cli.maintenances import Maintenance, for_pods, maintenances_of, section
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.status import controller_sentence, mode_sentence, who_acts
 from backstay.cli.subject import Kind, Subject, parse, unknown
 from backstay.cli.where import is_meant, node_of
-from backstay.cli.words import ago, bullet, fields, join, next_steps, paragraph, volume
+from backstay.cli.words import ago, bullet, counted, fields, join, next_steps, paragraph, volume
 from backstay.decide import life as lives
 from backstay.decide.failover import CHAIN, Action, Decision, decide, examine
 from backstay.decide.guests import notes
@@ -68,6 +69,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[Answer, ...] = ()
     incident: str = ""
     timeline: tuple[Moment, ...] = ()
+    maintenances: tuple[Maintenance, ...] = ()
+    """Of the node; of what is in the way only what concerns the subject."""
     problems: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
 
@@ -129,6 +132,11 @@ def _story(picture: Picture, node: Sight, about: Subject, found: Inventory) -> S
     answers = tuple(_answer(picture, node, workload, decision, whole=alone) for workload in ours)
     told = node.incident
     steps = [verdict.why.next for verdict in decision.verdicts if verdict.workload in ours]
+    maintenances = [each for each in maintenances_of(picture) if each.node == node.name]
+    if about.kind is not Kind.NODE:
+        pods = {pod.key for workload in ours for pod in workload.pods}
+        maintenances = [for_pods(each, pods) for each in maintenances]
+    leaving = [step for each in maintenances for step in each.next]
     return Story(
         about=str(about),
         sentence=answers[0].sentence if alone else decision.why.sentence,
@@ -138,8 +146,9 @@ def _story(picture: Picture, node: Sight, about: Subject, found: Inventory) -> S
         answers=answers,
         incident=told.key if told else "",
         timeline=told.status.timeline if told else (),
+        maintenances=tuple(maintenances),
         problems=(*picture.problems, *found.problems),
-        next=tuple(dict.fromkeys(filter(None, _steps(picture, decision, steps)))),
+        next=tuple(dict.fromkeys(filter(None, [*_steps(picture, decision, steps), *leaving]))),
     )
 
 
@@ -179,7 +188,18 @@ def _known_of_node(picture: Picture, node: Sight) -> tuple[tuple[str, str], ...]
         ("boot id", facts.boot_id),
         ("exempt", "yes: its workloads are left alone" if facts.exempt else ""),
         ("tainted", "yes, by Backstay: nothing new is put there" if facts.tainted else ""),
+        ("power", _power(node)),
     )
+
+
+def _power(node: Sight) -> str:
+    """What its device was asked for. That a request was sent says nothing of what became of it."""
+    asked = node.incident.status.power if node.incident else None
+    if asked is None:
+        return ""
+    times = {"off": asked.offs, "on": asked.ons}
+    said = [f"{way} {counted(count, 'time')}" for way, count in times.items() if count]
+    return f"asked to go {' and '.join(said)}, last at {asked.at}" if said else ""
 
 
 def _evidence(picture: Picture, node: Sight) -> tuple[str, ...]:
@@ -281,6 +301,7 @@ def _table(story: Story) -> str:
         parts.append("NODE\n" + fields(story.known))
     if story.evidence:
         parts.append("EVIDENCE\n" + "\n".join(map(bullet, story.evidence)))
+    parts.append(section(story.maintenances))
     parts += _answers(story.answers)
     if story.timeline:
         rows = [(each.at, each.code, each.sentence) for each in story.timeline]

@@ -5,12 +5,13 @@ is down. Where a controller lives, its own account of an incident is shown; wher
 same rules are applied here to what the API says, and it is said that nobody acts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
 
 from backstay.cli.main import EXIT_BLIND, EXIT_HELD
+from backstay.cli.maintenances import Maintenance, maintenances_of, section, waits_for_us
 from backstay.cli.output import columns, output_option, show
 from backstay.cli.session import Session, Target, in_session, target_options
 from backstay.cli.words import ago, bullet, counted, join, next_steps, paragraph
@@ -67,6 +68,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     healthy: int
     unwell: tuple[NodeStatus, ...]
+    maintenances: tuple[Maintenance, ...] = ()
     blind: str = ""
     notes: tuple[str, ...] = ()
     """What the controller wants people to know, while there is one."""
@@ -112,7 +114,9 @@ async def _look(session: Session) -> Status:
 def _status(picture: Picture, unwell: Sequence[NodeStatus], problems: Sequence[str]) -> Status:
     blind = "" if picture.trustworthy else _why_blind(picture)
     steps = [held.next for node in unwell for held in node.held] + [node.next for node in unwell]
-    if any(node.held for node in unwell):
+    maintenances = maintenances_of(picture)
+    steps += [step for each in maintenances for step in each.next]
+    if any(node.held for node in unwell) or waits_for_us(picture, maintenances):
         steps = [who_acts(picture), *steps]
     if picture.policy.rolled_back:
         steps = [Reason.ApiRolledBack.because(because="").next, *steps]
@@ -124,11 +128,21 @@ def _status(picture: Picture, unwell: Sequence[NodeStatus], problems: Sequence[s
         nodes=len(picture.nodes),
         healthy=len(picture.nodes) - len(unwell),
         unwell=tuple(unwell),
+        maintenances=maintenances,
         blind=blind,
-        notes=picture.leader.notes if picture.leader and picture.leader.alive else (),
+        notes=tuple(_notes(picture, maintenances)),
         problems=(*picture.problems, *problems),
         next=tuple(dict.fromkeys(filter(None, ["backstay doctor" if blind else "", *steps]))),
     )
+
+
+def _notes(picture: Picture, maintenances: Sequence[Maintenance]) -> Iterator[str]:
+    """Of a leader that lives; but what its maintenances say themselves is not said twice."""
+    if picture.leader is None or not picture.leader.alive:
+        return
+    for note in picture.leader.notes:
+        if not any(each.sentence.startswith(note) for each in maintenances):
+            yield note
 
 
 def _why_blind(picture: Picture) -> str:
@@ -235,6 +249,7 @@ def _table(status: Status) -> str:
     if status.unwell:
         parts.append(_nodes(status.unwell))
     parts += [_held(node) for node in status.unwell if node.held]
+    parts.append(section(status.maintenances))
     if status.notes:
         parts.append("\n".join(["NOTE", *map(bullet, status.notes)]))
     if status.problems:

@@ -35,6 +35,7 @@ from backstay.apis.backstay import (
 from backstay.apis.calico import Malformed
 from backstay.apis.core import NODE_PROJECTION, NodeRow
 from backstay.apis.kubevirt import INSTANCES
+from backstay.apis.maintenance import MAINTENANCE_PROJECTION, NODE_MAINTENANCES, MaintenanceRow
 from backstay.apis.pods import HELD_POD_PROJECTION, HeldPod
 from backstay.decide import life as lives
 from backstay.decide.failover import Snapshot
@@ -42,6 +43,7 @@ from backstay.decide.proof import counts
 from backstay.decide.storm import Fleet
 from backstay.kube import errors
 from backstay.kube.client import KubeClient
+from backstay.kube.discovery import serves
 from backstay.kube.projection import Meta, Projection, Unreadable
 from backstay.kube.resource import LEASES, NODES, PODS
 from backstay.model.drbd import ResourceSight
@@ -126,6 +128,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     installed: bool
     kubevirt: bool | None
     leader: Leader | None
+    maintenances: tuple[MaintenanceRow, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
@@ -192,6 +195,7 @@ async def take(
         other = await look.leader(*DROP_IN)
         leader = other if other is not None and _SIGNED.search(other.holder) else None
     kubevirt = await look.has_kubevirt()
+    maintenances = await look.maintenances()
     at = wall.now()
     return Picture(
         at=at,
@@ -207,6 +211,7 @@ async def take(
         installed=look.installed,
         kubevirt=kubevirt,
         leader=leader,
+        maintenances=maintenances,
         problems=tuple(look.problems),
     )
 
@@ -432,6 +437,21 @@ class _Look:
             self.problems.append(str(error))
             return None
         return True
+
+    async def maintenances(self) -> tuple[MaintenanceRow, ...]:
+        """Whoever serves them; none where there is no such kind, which who may not list them
+        would not be told."""
+        try:
+            if not await serves(self._client, NODE_MAINTENANCES, timeout=_TIMEOUT):
+                return ()
+            page = await list_all(
+                self._client, NODE_MAINTENANCES, MAINTENANCE_PROJECTION, timeout=_TIMEOUT
+            )
+        except errors.KubeError as error:
+            self.problems.append(str(error))
+            return ()
+        self.problems += [f"NodeMaintenance {bad.key}: {bad.why}" for bad in page.unreadable]
+        return tuple(sorted(page.rows, key=lambda row: (row.node, row.age)))
 
     async def _config(self) -> ConfigRow | None:
         try:
