@@ -9,6 +9,7 @@ import msgspec
 
 from backstay.apis.kubevirt import VIRTUAL_MACHINES
 from backstay.apis.maintenance import MaintenanceRow
+from backstay.control.control_plane import ControlPlane
 from backstay.control.drain import Drain, Leave
 from backstay.control.maintenance import MaintenanceLoop
 from backstay.decide.drain import plan
@@ -150,6 +151,19 @@ class WithoutCordon(MaintenanceLoop):
 
     def _is_marked(self, row: MaintenanceRow) -> bool:
         return True
+
+
+class _Heedless:
+    async def objection(self, node: str) -> Why | None:
+        return None
+
+
+class OfTheWholeControlPlane(MaintenanceLoop):
+    """Asks nobody whether another node of the control plane is missing."""
+
+    def __init__(self, client: KubeClient, **parts: Any) -> None:
+        super().__init__(client, **parts)
+        self._control_plane = cast(ControlPlane, _Heedless())
 
 
 class GivingEverythingBack(MaintenanceLoop):

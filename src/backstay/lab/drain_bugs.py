@@ -10,6 +10,7 @@ from backstay.lab.broken_drains import (
     KeepingIt,
     OfAnyNode,
     OfItsOwnAccord,
+    OfTheWholeControlPlane,
     Restarting,
     Silent,
     WithDaemons,
@@ -93,6 +94,14 @@ DRAIN_BUGS: tuple[Bug, ...] = (
         frozenset({"GivesBack"}),
         {"maintenance": GivingEverythingBack},
         drain_cases.CORDONED_BEFORE,
+    ),
+    Bug(
+        "drains-the-control-plane",
+        "A node of the control plane is drained while another one is.",
+        "control/maintenance.py: _mark",
+        frozenset({"NoBystander"}),
+        {"maintenance": OfTheWholeControlPlane},
+        drain_cases.CONTROL_PLANE,
     ),
     Bug(
         "drains-while-disarmed",

@@ -51,6 +51,17 @@ DRAINED = Scenario(
     until=120,
 )
 
+CONTROL_PLANE = Scenario(
+    name="control-plane",
+    question="What if somebody asks for the maintenance of two nodes of the control plane?",
+    nodes=_NODES,
+    control_plane=("n1", "n2"),
+    maintenance=True,
+    workloads=_MIXED,
+    steps=(_n2(5, Do.MAINTAIN), Step(at=6, do=Do.MAINTAIN, node="n1")),
+    until=60,
+)
+
 BLOCKED = Scenario(
     name="blocked",
     question="What if a drain waits for a budget that allows nothing?",

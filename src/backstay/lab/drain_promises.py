@@ -6,6 +6,7 @@
   within a minute; when nothing is left, that is said within a minute; and one that somebody has
   ended is over within a minute. The time begins anew with each interruption, as for all promises
   (``liveness.py``).
+  A node that bears the control plane waits for as long as another of those is missing.
 * **GivesBack** (I10). A minute after the last maintenance of a node nothing is on it that one of
   ours has put there, whether or not we are armed.
 * **LastCopy** (I8). No maintenance is said to have succeeded while its node has the last copy of a
@@ -22,6 +23,7 @@ from backstay.apis.backstay import CONFIG_NAME, CONFIGS
 from backstay.apis.kubevirt import INSTANCES
 from backstay.apis.maintenance import NODE_MAINTENANCES
 from backstay.kube.resource import LEASES, NODES, PODS
+from backstay.lab.drain_rules import is_of_the_control_plane, is_ready
 from backstay.lab.happenings import About, node_of
 from backstay.lab.liveness import DRAIN_ENDS, LAST_COPY
 from backstay.lab.maintenances import Part, parts_on
@@ -66,6 +68,7 @@ class DrainsEnd:
         self._witness = witness
         self._linstor = linstor
         self._factor = factor
+        self._now = float("-inf")
         self._renewed_at = float("-inf")
         self._term = NOBODYS
         self._restored_at: float | None = None
@@ -83,6 +86,7 @@ class DrainsEnd:
         yield from ()
 
     def look_around(self, now: float) -> Iterator[tuple[str, str]]:
+        self._now = now
         self.due = now + _LOOK * self._factor
         if self._nobody_leads(now):
             self._since.clear()
@@ -158,6 +162,8 @@ class DrainsEnd:
 
     def _left(self, maintenance: Json, node: Json) -> Iterator[tuple[_Waits, str]]:
         uid, name = maintenance["metadata"]["uid"], node["metadata"]["name"]
+        if Part.TAINT not in parts_on(node) and self._is_needed(node):
+            return
         if Part.CORDON not in parts_on(node):
             yield ("cordon", uid), f"{name} is to be drained, and is not cordoned"
         status = maintenance.get("status") or {}
@@ -191,6 +197,19 @@ class DrainsEnd:
                     ("copy", f"{uid} {name}"),
                     f"{node} is said to be drained, and was left with the last copy of {name}",
                 )
+
+    def _is_needed(self, node: Json) -> bool:
+        """Whether it bears the control plane, of which another node is missing."""
+        if not is_of_the_control_plane(node):
+            return False
+        now, name = self._now, node["metadata"]["name"]
+        for stored in self._witness.store.all(NODES.label):
+            other = stored.key[1]
+            silent = now - self._witness.signs.renewed_at(other) > self._witness.times.suspect
+            away = silent or Part.TAINT in parts_on(stored.object) or not is_ready(stored.object)
+            if other != name and is_of_the_control_plane(stored.object) and away:
+                return True
+        return False
 
     def _pods(self, node: str) -> Iterator[Json]:
         for stored in self._witness.store.all(PODS.label):

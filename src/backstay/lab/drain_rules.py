@@ -13,6 +13,7 @@ before that.
   promise: ``drain_promises.py``.)
 * **NoHealthyGuestStopped**: a guest that could be moved live is not stopped.
 * **TaintBeforeRemoval**: nothing is evicted from a node to which it could come back.
+* **NoBystander**: of the control plane one node is in maintenance at a time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,8 +31,9 @@ from backstay.lab.happenings import (
     pod_evicted,
 )
 from backstay.lab.linstor_rules import may_be_succeeded
-from backstay.lab.maintenances import SLACK, parts_on
+from backstay.lab.maintenances import SLACK, Part, parts_on
 from backstay.lab.witness import Asked, Committed, Happening, Witness
+from backstay.model.labels import CONTROL_PLANE
 from backstay.sim.api.label_selectors import selects
 
 Json = Mapping[str, Any]
@@ -107,11 +109,11 @@ def _without_grace(happening: Committed, pod: Json, witness: Witness) -> str | N
 
 
 def _against_a_budget(pod: Json, witness: Witness) -> str | None:
-    if not _is_ready(pod) or pod["metadata"].get("deletionTimestamp"):
+    if not is_ready(pod) or pod["metadata"].get("deletionTimestamp"):
         # It did not count any more.
         return None
     for budget, pods in _budgets_of(pod, witness):
-        healthy = sum(_is_ready(each) and not _is_going(each) for each in pods)
+        healthy = sum(is_ready(each) and not _is_going(each) for each in pods)
         wanted = _wanted(budget["spec"], [*pods, pod], witness)
         if healthy < wanted:
             name = budget["metadata"]["name"]
@@ -158,8 +160,9 @@ def _replicas(owner: Json, namespace: str, witness: Witness) -> int:
     return 1 if found is None else int(found["spec"].get("replicas", 1))
 
 
-def _is_ready(pod: Json) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
+def is_ready(obj: Json) -> bool:
+    """A pod, or a node."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
@@ -213,6 +216,31 @@ def calls_off(asked: Asked, witness: Witness) -> bool:
     vmi = witness.stored(INSTANCES.label, asked.key[1], asked.key[0]) or {}
     leaves = str((vmi.get("status") or {}).get("evacuationNodeName") or "")
     return not leaves or witness.maintenances.was_asked_for(leaves)
+
+
+# I16
+
+
+def is_of_the_control_plane(node: Json) -> bool:
+    return not (node["metadata"].get("labels") or {}).keys().isdisjoint(CONTROL_PLANE)
+
+
+def takes_another_of_the_control_plane(happening: Committed, witness: Witness) -> str | None:
+    """While one is in maintenance. That another dies in that very moment nobody can know."""
+    commit = happening.commit
+    if happening.by is None or commit.deleted or commit.before is None:
+        return None
+    new = parts_on(commit.after.object) - parts_on(commit.before.object)
+    if Part.TAINT not in new or not is_of_the_control_plane(commit.after.object):
+        return None
+    name = commit.after.key[1]
+    for stored in witness.store.all(NODES.label):
+        other = stored.key[1]
+        if other == name or not is_of_the_control_plane(stored.object):
+            continue
+        if witness.maintenances.is_away(other, happening.by.sent):
+            return f"{name} was to be drained while {other} is, and both bear the control plane"
+    return None
 
 
 # I11, I12

@@ -77,6 +77,7 @@ from backstay.lab.drain_rules import (
     not_ours_in_a_maintenance,
     pdb,
     stops_what_could_move,
+    takes_another_of_the_control_plane,
 )
 from backstay.lab.guest_rules import as_policy_says, has_stopped
 from backstay.lab.happenings import (
@@ -484,6 +485,8 @@ def no_bystander(happening: Happening, witness: Witness) -> str | None:
     if asks_to_switch(happening):
         assert isinstance(happening, Asked)
         return hits_a_bystander(happening, witness)
+    if isinstance(happening, Committed) and happening.commit.storage == NODES.label:
+        return takes_another_of_the_control_plane(happening, witness)
     if not asks_to_delete_a_pod(happening):
         return None
     assert isinstance(happening, Asked)
@@ -568,7 +571,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         About(truth=frozenset({What.STARTED, What.WRITING}), deeds=BLOCKS),
     ),
     Invariant("I15", "PowerOrder", power_order, About(requests=_SWITCHED)),
-    Invariant("I16", "NoBystander", no_bystander, About(requests=_PODS | _SWITCHED)),
+    Invariant("I16", "NoBystander", no_bystander, About(requests=_PODS | _SWITCHED, deeds=_NODES)),
     Invariant("I16", "OneOwner", one_owner, About(requests=TAKEN_WITH)),
     Invariant("I3", "OwnersProof", owners_proof, _PODS_TOUCHED),
 )  # fmt: skip

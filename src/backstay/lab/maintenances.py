@@ -65,6 +65,8 @@ class Maintenances:
     which what is said about it on the node may have changed."""
     _open_since: dict[str, float] = field(default_factory=dict)
     """By node: since when anything could be put there."""
+    _away_since: dict[str, float] = field(default_factory=dict)
+    """By node: since when it says that it is in maintenance on our account."""
 
     @property
     def any_asked(self) -> bool:
@@ -89,6 +91,10 @@ class Maintenances:
             # before we came is for others to take off, be it that a maintenance is asked for.
             known = MAINTENANCE in said and self._ours.get((name, part), False)
             self._ours[name, part] = by_us or known
+        if MAINTENANCE not in said:
+            self._away_since.pop(name, None)
+        elif by_us:
+            self._away_since.setdefault(name, now)
         if Part.CORDON in after:
             self._open_since.pop(name, None)
         else:
@@ -104,6 +110,7 @@ class Maintenances:
                 asking.until = math.inf
         self._ours = dict.fromkeys(self._ours)
         self._open_since.clear()
+        self._away_since.clear()
 
     def is_asked_for(self, node: str, when: float, *, slack: float = 0.0) -> bool:
         """Whether somebody wanted the node drained at that moment, or a moment before."""
@@ -126,6 +133,10 @@ class Maintenances:
     def was_put_by_us(self, node: str, part: Part) -> bool | None:
         """None where nobody can say."""
         return self._ours.get((node, part))
+
+    def is_away(self, node: str, when: float) -> bool:
+        """Whether it was in maintenance on our account at that moment, and is so still."""
+        return self._away_since.get(node, math.inf) <= when
 
     def open_for(self, node: str, when: float) -> float:
         """For how long something new could have been put on the node by then."""

@@ -2,7 +2,7 @@
 
 Of what is on the first node one thing may go at any time, one has a budget that allows one at a
 time, and one has a budget that allows nothing until somebody deletes it: a drain takes as long as a
-story wants it to.
+story wants it to. The first node and the third bear the control plane.
 """
 
 from collections.abc import Iterator
@@ -51,6 +51,7 @@ def world(dice: Chance) -> Scenario:
         name="",
         question="",
         nodes=(_FIRST, _OTHER, _THIRD),
+        control_plane=(_FIRST, _THIRD),
         maintenance=True,
         linstor=LinstorSpec(
             controller=_THIRD,
@@ -206,6 +207,16 @@ def others_are_drained_too(scene: Scene) -> Iterator[Step]:
         yield _first(at + dice.between(20, 90), Do.END_MAINTENANCE)
 
 
+def of_the_control_plane(scene: Scene) -> Iterator[Step]:
+    """Its other node has to wait, until the first is back or, perhaps, for ever."""
+    dice, at = scene.dice, scene.dice.between(1, 5)
+    yield _unstuck(0)
+    yield _first(at, Do.MAINTAIN)
+    yield step(at + dice.between(0, 20), Do.MAINTAIN, node=_THIRD)
+    if dice.happens(0.7):
+        yield _amid(scene, _first(at + dice.between(20, 50), Do.END_MAINTENANCE))
+
+
 def amid(others: Weighted[Story]) -> Story:
     """A drain in the midst of two stories that can happen to anybody."""
 
@@ -231,4 +242,5 @@ STORIES: Weighted[Story] = [
     (1, copies_are_lost),
     (1, dies_while_it_is_drained),
     (1, others_are_drained_too),
+    (1, of_the_control_plane),
 ]
