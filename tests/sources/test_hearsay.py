@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from backstay.kube.resource import LEASES
@@ -81,11 +82,11 @@ async def test_nothing_is_written_while_all_is_well(api: Api) -> None:
 async def test_it_outlives_whoever_has_said_it(api: Api) -> None:
     async with Tasks("test") as tasks:
         ours = Controllers(api, tasks)
-        await ours.write("n1", '{"highest":"900","found":"100","armed":"sunday"}')
+        await ours.write("n1", '{"highest":"900","found":"10","armed":"sunday"}')
         assert not ours.start("n1").words
         heir = ours.start("n1")
         await asyncio.sleep(30)
-        assert heir.words == "its version was 900 before, and then 100"
+        assert heir.words == "its version was 900 before, and then 10"
         assert ours.said("n1")
 
 
@@ -95,7 +96,7 @@ async def test_what_was_said_before_somebody_armed_is_taken_away_by_whoever_is_t
 ) -> None:
     async with Tasks("test") as tasks:
         ours = Controllers(api, tasks)
-        await ours.write("n1", '{"highest":"900","found":"100","armed":"last year"}')
+        await ours.write("n1", '{"highest":"900","found":"10","armed":"last year"}')
         heir = ours.start("n1")
         await asyncio.sleep(30)
         assert (heir.words, ours.said("n1")) == ("", "")
@@ -122,7 +123,7 @@ async def test_it_is_said_again_though_ones_own_watch_has_missed_that_it_is_gone
 async def test_whoever_asks_hears_what_no_watch_has_told(api: Api) -> None:
     async with Tasks("test") as tasks:
         ours = Controllers(api, tasks)
-        await ours.write("n2", '{"highest":"900","found":"100","armed":"sunday"}')
+        await ours.write("n2", '{"highest":"900","found":"10","armed":"sunday"}')
         past = api.past()
         rng = api.cluster.ground.rng
         views = Views(api.client, rng=rng, namespace=WHERE, node="n1")
@@ -145,6 +146,23 @@ async def test_it_is_said_again_where_the_api_is_restored_once_more_to_before_it
         await asyncio.sleep(60)
         assert ours.said("n1")
         assert new.words
+
+
+@restored
+async def test_one_that_has_missed_one_more_way_back_hears_of_that_too(api: Api) -> None:
+    async with Tasks("test") as tasks:
+        ours = Controllers(api, tasks)
+        first, second = ours.start("n1"), ours.start("n2")
+        backup = await api.grow()
+        await asyncio.sleep(12)
+        await api.roll_back(backup)
+        await asyncio.sleep(30)
+        known, now = first.restored, str(api.cluster.api.store.version)
+        assert first.rolled_back is not None
+        first.hear(msgspec.structs.replace(first.rolled_back, found=now))
+        await asyncio.sleep(30)
+        assert second.restored == first.restored == now != known
+        assert f'"found":"{now}"' in ours.said("n1")
 
 
 @restored
@@ -177,7 +195,7 @@ async def test_what_is_no_warning_holds_nothing(api: Api, text: str) -> None:
 async def test_one_that_does_not_know_where_it_runs_hears_and_says_nothing(api: Api) -> None:
     async with Tasks("test") as tasks:
         ours = Controllers(api, tasks)
-        await ours.write("n2", '{"highest":"900","found":"100","armed":"sunday"}')
+        await ours.write("n2", '{"highest":"900","found":"10","armed":"sunday"}')
         past = ours.start("")
         await asyncio.sleep(30)
         assert past.words

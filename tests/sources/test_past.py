@@ -16,11 +16,13 @@ from backstay.sources.past import (
     once_more,
     rolled_back,
     step,
+    told_by_another,
+    within,
 )
 from tests.sources.restored import Api, restored
 
 RAISED = 1_000_000_000
-SEEN_BY_ANOTHER = RolledBack("900", "100", "sunday")
+SEEN_BY_ANOTHER = RolledBack("900", "10", "sunday")
 WENT_BACK = Memory("900", RolledBack("900", "100", "monday"))
 
 
@@ -76,19 +78,61 @@ def test_an_arming_that_was_seen_before_accepts_nothing() -> None:
 
 
 def test_an_arming_in_an_api_that_went_back_once_more_accepts_nothing() -> None:
-    held = once_more(WENT_BACK, "40", "sunday")
+    held = once_more(WENT_BACK, before="120", version="40", armed="sunday")
     assert step(held, before="900", version="50", armed="sunday") == held
     assert step(held, before="900", version="50", armed="tuesday").rolled_back is None
-    assert once_more(held, "40", "sunday") == once_more(held, "40", "") == held
-    assert once_more(Memory("900"), "40", "sunday") == Memory("900")
+    for armed in ("sunday", ""):
+        assert once_more(held, before="120", version="40", armed=armed) == held
+    assert once_more(Memory("900"), before="120", version="40", armed="sunday") == Memory("900")
 
 
 def test_up_to_where_it_went_back_the_last_time_is_known_for_good() -> None:
     held = step(Memory("900"), before="900", version="100", armed="monday")
     assert held.restored == "100"
-    once = once_more(held, "40", "monday")
+    once = once_more(held, before="120", version="40", armed="monday")
+    assert rolled_back_words(once) == "its version was 120 before, and then 40"
     accepted = step(once, before="900", version="50", armed="tuesday")
     assert step(accepted, before="50", version="60", armed="tuesday").restored == "40"
+
+
+def test_who_has_missed_that_it_went_back_once_more_is_told_by_another() -> None:
+    held = step(Memory("900"), before="900", version="100", armed="monday")
+    told = RolledBack("147", "145", "sunday", ("friday",))
+    once = told_by_another(held, told)
+    assert rolled_back_words(once) == told.words
+    assert once.restored == "145"
+    for armed in ("friday", "sunday", "monday"):
+        assert step(once, before="900", version="150", armed=armed) == once
+    assert step(once, before="900", version="150", armed="tuesday").rolled_back is None
+
+
+def test_who_knows_more_than_another_is_told_of_armings_alone() -> None:
+    """Its words may be those of a backup."""
+    held = step(Memory("900"), before="900", version="100", armed="monday")
+    told = RolledBack("80", "70", "sunday")
+    once = told_by_another(held, told)
+    assert rolled_back_words(once) == rolled_back_words(held)
+    assert once.restored == "100"
+    assert step(once, before="900", version="150", armed="sunday") == once
+
+
+def test_a_way_back_that_was_accepted_counts_beside_one_that_is_told_of_now() -> None:
+    once = told_by_another(Memory("900", restored="145"), RolledBack("120", "100", "sunday"))
+    assert once.restored == "145"
+
+
+def test_what_lies_beyond_the_version_of_the_api_is_of_a_history_that_is_over() -> None:
+    held = step(Memory("900"), before="900", version="100", armed="monday")
+    assert within(held, "100") == held
+    assert (within(held, "60").restored, within(Memory("900"), "60")) == ("60", Memory("900"))
+    told = within(held, "60").rolled_back
+    assert told is not None
+    assert told.found == "60"
+
+
+def rolled_back_words(memory: Memory) -> str:
+    assert memory.rolled_back is not None
+    return memory.rolled_back.words
 
 
 def test_only_the_last_armings_are_kept() -> None:
@@ -390,6 +434,49 @@ async def test_what_another_has_seen_holds_from_the_next_look_on(api: Api) -> No
 
 
 @restored
+async def test_who_has_missed_that_it_went_back_once_more_begins_anew_once_somebody_has_armed(
+    api: Api,
+) -> None:
+    """What it knows may be of a time that has not been, though it noticed the first way back."""
+    past, seen = api.past(), SEEN_BY_ANOTHER
+    past.hear(seen)
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
+        with pytest.raises(ApiWentBack):
+            await past.unless_it_goes_back(asyncio.sleep(1000))
+        past.hear(msgspec.structs.replace(seen, highest="14", found="12"))
+        await past.unless_it_goes_back(asyncio.sleep(1000))
+        assert past.words == "its version was 14 before, and then 12"
+        await api.arm("tuesday")
+        with pytest.raises(ApiWentBack):
+            await past.unless_it_goes_back(asyncio.sleep(1000))
+        await past.unless_it_goes_back(asyncio.sleep(1000))
+        assert (past.words, past.restored) == ("", "12")
+
+
+@restored
+async def test_what_a_leader_has_seen_since_is_taken_over_from_it_as_well(api: Api) -> None:
+    past, later = api.past(), msgspec.structs.replace(SEEN_BY_ANOTHER, found="12")
+    past.hear(SEEN_BY_ANOTHER)
+    await past.look()
+    past.inherit(msgspec.json.encode(later).decode())
+    await past.look()
+    assert past.restored == "12"
+
+
+@restored
+async def test_nothing_is_taken_for_older_than_a_backup_that_was_said_since(api: Api) -> None:
+    """Another may tell of a way back of a history that is over: of versions that are to come."""
+    past = api.past()
+    past.hear(msgspec.structs.replace(SEEN_BY_ANOTHER, found="800"))
+    await past.look()
+    stands, known = api.cluster.api.store.version, past.restored
+    await api.write("something")
+    await past.look()
+    assert past.restored == known == str(stands)  # and not 800
+
+
+@restored
 async def test_what_another_has_seen_before_somebody_armed_holds_nothing(api: Api) -> None:
     past = api.past()
     await api.arm("tuesday")
@@ -547,6 +634,18 @@ async def test_a_controller_without_a_disk_knows_it_from_the_lease(api: Api) -> 
     await api.arm("tuesday")
     await heir.look()
     assert heir.words == ""
+
+
+@restored
+async def test_a_lease_from_a_backup_tells_no_more_than_the_disk(api: Api) -> None:
+    """The API went back twice, and the lease is of between that."""
+    files, lease = MemoryFiles(), msgspec.json.encode(SEEN_BY_ANOTHER).decode()
+    held = Memory("900", RolledBack("14", "12", "sunday", ("friday",)), restored="12")
+    await files.write("flights/past.json", msgspec.json.encode(held))
+    past = api.past(files)
+    past.inherit(lease)
+    await past.look()
+    assert (past.words, past.restored) == ("its version was 14 before, and then 12", "12")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"highest": 7}'])

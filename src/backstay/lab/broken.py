@@ -168,6 +168,13 @@ class DeafToWarnings(Hearsay):
         """What others have seen of the API is their own affair."""
 
 
+class DeafToMore(Hearsay):
+    def _hear(self, remark: str) -> None:
+        """Who knows that it went back need not be told that again."""
+        if self._past.rolled_back is None:
+            super()._hear(remark)
+
+
 class WithoutHeartbeat(Credulous):
     def _see(self, facts: NodeFacts, _testimony: Testimony) -> NodeFacts:
         return msgspec.structs.replace(facts, heartbeat="", heartbeat_changed_at=None)

@@ -177,6 +177,31 @@ RESTORED_TO_BEFORE_A_BOOT = Scenario(
     until=90,
 )
 
+RESTORED_AGAIN_UNSEEN = Scenario(
+    name="restored-again-unseen",
+    question="What if the API is restored again, and whoever leads was cut off meanwhile?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    controllers=2,
+    steps=(
+        Step(at=0, do=Do.KILL_CONTROLLER, controller="backstay-1"),
+        _n2(0, Do.KILL),
+        Step(at=1, do=Do.BACK_UP),
+        Step(at=10, do=Do.ROLL_BACK),
+        Step(at=14, do=Do.START_CONTROLLER, controller="backstay-1"),
+        Step(at=30, do=Do.CUT_CONTROLLER, controller="backstay-2"),
+        _n2(30.5, Do.CONFIRM),
+        Step(at=31, do=Do.BACK_UP),
+        _n2(31, Do.BOOT),
+        Step(at=36, do=Do.ROLL_BACK),
+        _n2(36.1, Do.CUT),
+        Step(at=37, do=Do.HEAL_CONTROLLER, controller="backstay-2"),
+        Step(at=50, do=Do.KILL_CONTROLLER, controller="backstay-1"),
+        Step(at=60, do=Do.ARM),
+    ),
+    until=110,
+)
+
 UNPROTECTED = Scenario(
     name="unprotected",
     question="What if the owner of a workload does not want our help?",

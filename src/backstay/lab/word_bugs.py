@@ -7,6 +7,7 @@ from backstay.lab.broken import (
     BlindToItsLease,
     ByOneClock,
     ByTheClock,
+    DeafToMore,
     DeafToWarnings,
     ForAllTimes,
     OfAnyBoot,
@@ -86,6 +87,14 @@ WORD_BUGS: tuple[Bug, ...] = (
         frozenset({"Disarm"}),
         {"hearsay": DeafToWarnings},
         cases.RESTORED_UNSEEN,
+    ),
+    Bug(
+        "hears-one-warning",
+        "Who has seen the API go back in time is not told that it went back once more.",
+        "sources/past.py: hear",
+        frozenset({"NoDeleteWithoutEvidence", "NoBystander"}),
+        {"hearsay": DeafToMore},
+        cases.RESTORED_AGAIN_UNSEEN,
     ),
     Bug(
         "takes-the-unprotected",

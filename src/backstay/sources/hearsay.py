@@ -7,7 +7,8 @@ itself, so it has to say so.
 * It is said where controllers tell what they see (``views.py``), in an annotation of its own, for
   as long as it holds. There it outlives its author, and is read by whoever is started next.
 * What is heard counts from the next look at the API's version on, without which nothing is done,
-  and is then ours as if we had seen it; unless a person has armed since (``past.py``).
+  and is then ours as if we had seen it; unless a person has armed since (``past.py``). Who knows of
+  it already may have missed that it went back once more, and is told of that too.
 * A watch that goes on across a restore, from a version which the restored API has not reached yet,
   is told nothing of what comes until then. So whoever begins to lead asks for what the others say,
   however long that takes, and who has something to say looks with its own eyes whether it stands
@@ -21,6 +22,7 @@ from typing import NoReturn
 
 from backstay.kube.errors import KubeError
 from backstay.kube.limits import until_answered
+from backstay.kube.versions import is_older
 from backstay.seam.clock import Rng
 from backstay.sources.past import Past, rolled_back
 from backstay.sources.views import ViewRow, Views
@@ -62,12 +64,14 @@ class Hearsay:
             pass
 
     async def _is_said(self) -> bool:
-        """In whatever words: two controllers on one node have one place to say it. What was found
-        there is taken away no sooner than it has been judged."""
+        """In whatever words: two controllers on one node have one place to say it. But it must be
+        said of no less than we know of. What was found there is taken away no sooner than it has
+        been judged."""
         if self._past.remark is None:
             return self._past.is_in_doubt or rolled_back(self._views.own_remark) is None
         try:
-            return rolled_back(await self._views.own_remark_now()) is not None
+            said = rolled_back(await self._views.own_remark_now())
+            return said is not None and not is_older(said.found, self._past.restored)
         except KubeError:
             return False
 

@@ -76,9 +76,9 @@ class ApiWentBack(Exception):
 
 
 class RolledBack(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """From which version to which; ``armed`` is the last arming that the API knew of then, and
-    ``others`` are those that it does not know of any more, or may know of again. ``found`` is a
-    version up to which all may have come back with the backup."""
+    """From which version to which, the last time; ``armed`` is the last arming that the API knew
+    of then, and ``others`` are those that it does not know of any more, or may know of again.
+    ``found`` is a version up to which all may have come back with the backup."""
 
     highest: str
     found: str
@@ -132,20 +132,48 @@ def step(
     return Memory(highest, armings=armings, restored=memory.restored)
 
 
-def once_more(memory: Memory, version: str, armed: str) -> Memory:
+def once_more(
+    memory: Memory,
+    *,
+    before: str,
+    version: str,
+    armed: str,
+    lease: tuple[str, str] | None = None,
+) -> Memory:
     """It went back again, to where this was the last arming: that of a backup as well."""
     held = memory.rolled_back
     if held is None:
         return memory
-    if _is_accepted(held, armed):
-        others = (*held.others, armed)[-_MOST_ARMINGS:]
-        held = msgspec.structs.replace(held, others=others)
+    others = (*held.others, armed) if _is_accepted(held, armed) else held.others
+    shown = None if is_older(version, before) else lease
+    found = RolledBack(before, version, held.armed, others[-_MOST_ARMINGS:], shown)
+    return msgspec.structs.replace(memory, rolled_back=found, restored=version)
+
+
+def told_by_another(memory: Memory, told: RolledBack) -> Memory:
+    """It may have gone back once more since we saw it; or this is told by nobody but the backup,
+    of a way back that is long known here."""
+    held, is_news = memory.rolled_back, is_older(memory.restored or "0", told.found)
+    if held is not None:
+        last, first = (told, held) if is_news else (held, told)
+        known = dict.fromkeys((*first.others, first.armed, *last.others))
+        others = tuple(each for each in known if each not in ("", last.armed))
+        told = msgspec.structs.replace(last, others=others[-_MOST_ARMINGS:])
+    memory = msgspec.structs.replace(memory, rolled_back=told)
+    return _up_to(memory, told.found if is_news else memory.restored or told.found)
+
+
+def within(memory: Memory, version: str) -> Memory:
+    """What lies beyond the API's own version was of a history that somebody has ended since. It is
+    not to lie ahead: what people say next would count for as old as the backup."""
+    return _up_to(memory, version) if is_older(version, memory.restored) else memory
+
+
+def _up_to(memory: Memory, version: str) -> Memory:
+    held = memory.rolled_back
+    if held is not None:
+        held = msgspec.structs.replace(held, found=version)
     return msgspec.structs.replace(memory, rolled_back=held, restored=version)
-
-
-def _after(told: RolledBack, memory: Memory) -> Memory:
-    """With what another has seen."""
-    return msgspec.structs.replace(memory, rolled_back=told, restored=told.found)
 
 
 def _is_accepted(held: RolledBack, armed: str) -> bool:
@@ -194,12 +222,15 @@ class Past:
         self._memory = Memory()
         self._saved = Memory()
         self._lower: tuple[str, str] | None = None
-        self._inherited: RolledBack | None = None
-        """It may have been accepted long ago: nobody has taken it off the lease yet."""
+        self._inherits = False
+        """What is known stood on the lease, and may have been accepted long ago: nobody has taken
+        it off there yet."""
         self._held_at = ""
         """The highest version since it went back, until that is accepted."""
         self._beside: dict[str, str] = {}
         self._hearsay: set[RolledBack] = set()
+        self._has_missed = False
+        """Another has told of one more way back than we had seen."""
         self.turn = asyncio.Event()
         """Set, and replaced by another, when what is known of a way back has changed."""
         self._anew = asyncio.Event()
@@ -224,10 +255,14 @@ class Past:
 
     def inherit(self, remark: str) -> None:
         """What the last leader has left on the lease; the next look says whether it still holds."""
-        told = rolled_back(remark) if remark else None
-        if told is not None and self.rolled_back is None:
-            self._become(_after(told, self._memory))
-            self._inherited = told
+        told, held = rolled_back(remark) if remark else None, self.rolled_back
+        if told is None:
+            return
+        if held is None:
+            self._become(told_by_another(self._memory, told))
+            self._inherits = True
+        else:
+            self.hear(told)
 
     @property
     def restored(self) -> str:
@@ -242,7 +277,7 @@ class Past:
 
     def hear(self, told: RolledBack) -> None:
         """What another controller has seen; the next look says whether it still holds."""
-        if self.rolled_back is None:
+        if self.rolled_back is None or is_older(self.restored or "0", told.found):
             self._hearsay.add(told)
 
     async def unless_it_goes_back(self, work: Coroutine[Any, Any, None]) -> None:
@@ -303,49 +338,64 @@ class Past:
         """A quorum read, before something is done. Raises ``KubeError``."""
         await self._load()
         before, held_at, lowered = self._memory.highest, self._held_at, self.lease.lowered
+        restored = self.restored
         reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
         # Several may look at once: one of them takes it into account.
         lease = lowered if self.lease.lowered is lowered else None
         page = reply.into(_Configs)
         annotations = [each.metadata.annotations or {} for each in page.items or ()]
         armed = annotations[0].get(ARMED, "")[:_LONGEST_STAMP] if annotations else ""
-        went_back = lease is not None or is_older(page.metadata.resource_version, held_at)
-        self._look_further_back(page.metadata.resource_version, armed, went_back=went_back)
-        before, version = self._lower or (before, page.metadata.resource_version)
+        version = page.metadata.resource_version
+        if self.restored == restored:
+            self._become(within(self._memory, version))
+        self._look_further_back(held_at, version, armed, lease)
+        before, version = self._lower or (before, version)
         was = self.rolled_back
         memory = step(self._memory, before=before, version=version, armed=armed, lease=lease)
-        self._become(self._believe(memory, armed))
+        self._become(memory)
         self._lower = None
+        self._believe(version, armed)
         noticed = was is None and self.rolled_back is not None
-        accepted = was is not None and self.rolled_back is None and was is not self._inherited
-        if noticed or (accepted and self.lease.followed):
+        accepted = was is not None and self.rolled_back is None and not self._inherits
+        self._inherits = self._inherits and self.rolled_back is not None
+        if noticed or (accepted and (self.lease.followed or self._has_missed)):
+            self._has_missed = False
             self.lease = Trace()
             await self._save()
             self._anew.set()
 
-    def _look_further_back(self, version: str, armed: str, *, went_back: bool) -> None:
+    def _look_further_back(
+        self, before: str, version: str, armed: str, lease: tuple[str, str] | None
+    ) -> None:
         """Once is enough to hold everything; but who has begun anew since then, and finds that it
         went back once more, knows again what has not been."""
         if self.rolled_back is None:
             self._held_at = ""
-        elif went_back:
+        elif lease is not None or is_older(version, before):
             self._held_at = version
-            self._become(once_more(self._memory, version, armed))
+            memory = once_more(
+                self._memory, before=before, version=version, armed=armed, lease=lease
+            )
+            self._become(memory)
+            self._inherits = False
             self.lease = Trace()
             self._anew.set()
         elif not is_older(version, self._held_at or "0"):
             self._held_at = version
 
-    def _believe(self, memory: Memory, armed: str) -> Memory:
+    def _believe(self, version: str, armed: str) -> None:
         """What others have seen is ours, unless somebody has armed since."""
         if not self._hearsay:
-            return memory
+            return
         told = [each for each in self._hearsay if not _is_accepted(each, armed)]
         self._hearsay.clear()
         self._turn_around()
-        if memory.rolled_back is not None or not told:
-            return memory
-        return _after(min(told, key=lambda each: each.words), memory)
+        memory = self._memory
+        for each in sorted(told, key=lambda each: each.words):
+            memory = within(told_by_another(memory, each), version)
+        if memory != self._memory:
+            self._has_missed = self.rolled_back is not None
+            self._become(memory)
 
     def _turn_around(self) -> None:
         turn, self.turn = self.turn, asyncio.Event()
@@ -381,10 +431,11 @@ class Past:
             except (OSError, TimeoutError, msgspec.MsgspecError) as error:
                 self._complain(error)
                 return
-            # What was inherited meanwhile is newer than any file.
-            held = self.rolled_back or self._saved.rolled_back
-            restored = self._memory.restored or self._saved.restored
-            self._become(Memory(self._saved.highest, held, self._saved.armings, restored))
+            memory = self._saved
+            self._inherits = self._inherits and memory.rolled_back is None
+            if self.rolled_back is not None:
+                memory = told_by_another(memory, self.rolled_back)
+            self._become(memory)
             self.lease.knew(self._saved.lease)
 
     async def _save(self) -> None:

@@ -152,6 +152,30 @@ def restored_to_before_it_booted(scene: Scene) -> Iterator[Step]:
     yield step(restored + dice.between(20, 25), Do.ARM)
 
 
+def restored_again_while_the_leader_was_away(scene: Scene) -> Iterator[Step]:
+    """Whoever leads has seen the API go back, and is cut off for a moment, in which it goes back
+    once more: to a word about a node that had no power then, and has booted since. The other one
+    has seen that, and dies before somebody arms."""
+    dice, node = scene.dice, scene.nodes[0]
+    other = scene.controller()
+    yield step(0, Do.KILL, node=node)
+    yield step(0, Do.KILL_CONTROLLER, controller=other)
+    yield step(1, Do.BACK_UP)
+    yield step(dice.between(8, 12), _restore(scene))
+    yield step(14, Do.START_CONTROLLER, controller=other)
+    away = dice.between(28, 34)
+    yield step(away, Do.CUT_CONTROLLER, controller=LEADER)
+    yield step(away + 0.5, Do.CONFIRM, node=node)
+    yield step(away + 1, Do.BACK_UP)
+    yield step(away + 1, Do.BOOT, node=node)
+    restored = away + dice.between(5, 6)
+    yield step(restored, _restore(scene))
+    yield step(restored + 0.1, Do.CUT, node=node)
+    yield step(restored + dice.between(0.5, 1.5), Do.HEAL_CONTROLLER, controller=LEADER)
+    yield step(restored + dice.between(12, 15), Do.KILL_CONTROLLER, controller=other)
+    yield step(restored + dice.between(20, 25), Do.ARM)
+
+
 def _restore(scene: Scene) -> Do:
     """Most do not heed the manual."""
     return Do.ROLL_BACK_RAISED if scene.dice.happens(0.3) else Do.ROLL_BACK
