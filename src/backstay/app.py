@@ -107,6 +107,7 @@ class Parts(TypedDict, total=False):
     provider: Provider | None
     linstor: type[LinstorSource]
     hearsay: type[Hearsay]
+    past: type[Past]
     sweeper: type[Sweeper]
     maintenance: type[MaintenanceLoop]
     drain: type[Drain]
@@ -139,7 +140,8 @@ class App:
         sweeper: type[Sweeper] = Sweeper,
         maintenance: type[MaintenanceLoop] = MaintenanceLoop,
         drain: type[Drain] = Drain,
-        past: Past | None = None,
+        past: type[Past] = Past,
+        known: Past | None = None,
         provider: Provider | None = None,
         power: type[Power] = Power,
         power_source: type[PowerSource] = PowerSource,
@@ -158,7 +160,7 @@ class App:
         self.box = BlackBox(client, namespace=settings.namespace, program=PROGRAM, wall=seams.wall)
         self.notifier = notifier_of(settings, seams, self.measured)
         self.book = IncidentBook(client, wall=seams.wall, rng=seams.rng)
-        self.past = past or _past(settings, seams, client)
+        self.past = known or past(client, seams.files, settings.recorder, rng=seams.rng)
         self.operator = operator(client, rng=seams.rng, wall=seams.wall, past=self.past)
         self.nodes = NodeSource(
             client,
@@ -581,15 +583,12 @@ async def run(
 ) -> None:
     """A controller, until cancelled. If the API goes back in time it is made anew, and keeps
     nothing but that. ``made`` is told of each."""
-    past = _past(settings, seams, client)
+    past = instead.get("past", Past)
+    known = past(client, seams.files, settings.recorder, rng=seams.rng)
     while True:
-        app = App(settings, seams, client, past=past, **instead)
+        app = App(settings, seams, client, known=known, **instead)
         made(app)
         try:
             return await app.run()
         except ApiWentBack:
             _log.warning("everything is looked at anew")
-
-
-def _past(settings: Settings, seams: Seams, client: KubeClient) -> Past:
-    return Past(client, seams.files, settings.recorder, rng=seams.rng)

@@ -12,7 +12,9 @@ from backstay.sim.files import MemoryFiles
 from backstay.sources.past import (
     ApiWentBack,
     Memory,
+    Past,
     RolledBack,
+    leaps,
     once_more,
     rolled_back,
     step,
@@ -22,6 +24,7 @@ from backstay.sources.past import (
 from tests.sources.restored import Api, restored
 
 RAISED = 1_000_000_000
+RAISED_A_LITTLE = 1_000_000
 SEEN_BY_ANOTHER = RolledBack("900", "10", "sunday")
 WENT_BACK = Memory("900", RolledBack("900", "100", "monday"))
 
@@ -78,21 +81,47 @@ def test_an_arming_that_was_seen_before_accepts_nothing() -> None:
 
 
 def test_an_arming_in_an_api_that_went_back_once_more_accepts_nothing() -> None:
-    held = once_more(WENT_BACK, before="120", version="40", armed="sunday")
+    held = once_more(WENT_BACK, before="120", version="40", armed="sunday", lease=None)
     assert step(held, before="900", version="50", armed="sunday") == held
     assert step(held, before="900", version="50", armed="tuesday").rolled_back is None
     for armed in ("sunday", ""):
-        assert once_more(held, before="120", version="40", armed=armed) == held
-    assert once_more(Memory("900"), before="120", version="40", armed="sunday") == Memory("900")
+        assert once_more(held, before="120", version="40", armed=armed, lease=None) == held
+    assert once_more(
+        Memory("900"), before="120", version="40", armed="sunday", lease=None
+    ) == Memory("900")
 
 
 def test_up_to_where_it_went_back_the_last_time_is_known_for_good() -> None:
     held = step(Memory("900"), before="900", version="100", armed="monday")
     assert held.restored == "100"
-    once = once_more(held, before="120", version="40", armed="monday")
+    once = once_more(held, before="120", version="40", armed="monday", lease=None)
     assert rolled_back_words(once) == "its version was 120 before, and then 40"
     accepted = step(once, before="900", version="50", armed="tuesday")
     assert step(accepted, before="50", version="60", armed="tuesday").restored == "40"
+
+
+@pytest.mark.parametrize(
+    ("before", "version", "seconds", "is_one"),
+    [
+        ("900", "1000000890", 3600, True),
+        ("900", "100000900", 0, False),
+        ("900", "100000901", 0, True),
+        ("900", "100000901", 1, False),
+        ("", "1000000890", 0, False),
+        ("900", "yes", 0, False),
+        ("900", "9" * 5000, 0, False),
+        ("1000000890", "900", 0, False),
+    ],
+)
+def test_more_than_can_be_written_is_a_leap(
+    before: str, version: str, seconds: float, is_one: bool
+) -> None:
+    assert leaps(before, version, seconds=seconds) == is_one
+
+
+def test_a_leap_is_a_way_back() -> None:
+    after = step(Memory("900"), before="900", version="1000000890", armed="monday", leapt=True)
+    assert after.rolled_back == RolledBack("900", "1000000890", "monday")
 
 
 def test_who_has_missed_that_it_went_back_once_more_is_told_by_another() -> None:
@@ -259,12 +288,12 @@ async def test_what_another_read_has_shown_counts_at_the_next_look(api: Api) -> 
 
 @restored
 async def test_a_lease_that_went_back_counts_at_the_next_look(api: Api) -> None:
-    """Where versions count on from a higher one, nothing else shows it."""
+    """Where versions count on from one that is a little higher, nothing else shows it."""
 
     past = api.past()
     await past.look()
     backup = await api.grow()
-    await api.roll_back(backup, raised=RAISED)
+    await api.roll_back(backup, raised=RAISED_A_LITTLE)
     found = str(api.cluster.api.store.version)
     await past.look()
     assert past.words == ""
@@ -276,6 +305,78 @@ async def test_a_lease_that_went_back_counts_at_the_next_look(api: Api) -> None:
     await api.arm("tuesday")
     await past.look()
     assert (past.words, past.restored) == ("", found)
+
+
+@restored
+async def test_versions_that_nobody_has_written_show_a_way_back(api: Api) -> None:
+    """Whoever restores by the book has them leap by a billion."""
+    past = api.past()
+    await past.look()
+    backup, found = await api.grow(), ""
+    await past.look()
+    for _ in range(2):
+        before = str(api.cluster.api.store.version)
+        await api.roll_back(backup, raised=RAISED)
+        found = str(api.cluster.api.store.version)
+        await past.look()
+        await past.look()
+        assert past.words == f"its version was {before} before, and leapt to {found}"
+        backup = api.cluster.api.store.snapshot()
+    await api.arm("tuesday")
+    await past.look()
+    assert (past.words, past.restored) == ("", found)
+    await past.look()
+    assert past.words == ""
+
+
+@restored
+async def test_a_leap_that_another_read_or_a_cache_has_shown_counts_at_the_next_look(
+    api: Api,
+) -> None:
+    for cached in (True, False):
+        past = api.past()
+        past.saw(LEASES, "811")
+        if cached:
+            past.saw(LEASES, "1000000811")
+        else:
+            past.compare(LEASES)("1000000811")
+        await past.look()
+        assert past.words == "its version was 811 before, and leapt to 1000000811"
+
+
+@restored
+async def test_what_is_known_of_an_earlier_life_shows_no_leap(api: Api) -> None:
+    """The API has had all the time in the world."""
+    files = MemoryFiles()
+    await files.write("flights/past.json", msgspec.json.encode(Memory("1")))
+    api.cluster.roll_back(api.cluster.api.store.snapshot(), raised=RAISED)
+    past = api.past(files)
+    await past.look()
+    assert past.words == ""
+
+
+@restored
+async def test_one_that_only_looks_on_looks_more_often_than_one_that_sees_versions_anyway(
+    api: Api,
+) -> None:
+    looked = 0
+
+    class Counted(Past):
+        async def look(self) -> None:
+            nonlocal looked
+            looked += 1
+            await super().look()
+
+    past = Counted(api.client, MemoryFiles(), "", rng=api.cluster.ground.rng)
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
+        await asyncio.sleep(60)
+        alone, looked = looked, 0
+        for _ in range(60):
+            past.compare(LEASES)("811")
+            await asyncio.sleep(1)
+        assert 28 <= alone <= 32
+        assert 5 <= looked <= 7
 
 
 @restored

@@ -52,6 +52,7 @@ from backstay.record import telling
 from backstay.record.refutations import Refutations
 from backstay.sources.hearsay import Hearsay
 from backstay.sources.operator import OperatorSource
+from backstay.sources.past import Past
 
 Verb = Callable[..., Awaitable[None]]
 Told = Callable[[Why], None]
@@ -430,6 +431,12 @@ class BlindToItsLease(Leadership):
 
     def __init__(self, client: KubeClient, **rest: Any) -> None:
         super().__init__(client, **{**rest, "trace": None})
+
+
+class BlindToLeaps(Past):
+    def _leaps(self, _before: str, _version: str, _seen_at: float | None) -> bool:
+        """To count on from a higher version is to count on."""
+        return False
 
 
 class Impatient(Leadership):

@@ -132,11 +132,11 @@ RESTORED = Scenario(
 RESTORED_RAISED = msgspec.structs.replace(
     RESTORED,
     name="restored-raised",
-    question="What if the API is restored, and its versions count on from a much higher one?",
+    question="What if the API is restored, and its versions count on from a higher one?",
     steps=(
         Step(at=0, do=Do.BACK_UP),
         _n2(5, Do.KILL),
-        Step(at=55, do=Do.ROLL_BACK_RAISED),
+        Step(at=55, do=Do.ROLL_BACK_RAISED_A_LITTLE),
         _n2(110, Do.CONFIRM),
     ),
 )
@@ -197,6 +197,25 @@ RESTORED_AGAIN_UNSEEN = Scenario(
         _n2(36.1, Do.CUT),
         Step(at=37, do=Do.HEAL_CONTROLLER, controller="backstay-2"),
         Step(at=50, do=Do.KILL_CONTROLLER, controller="backstay-1"),
+        Step(at=60, do=Do.ARM),
+    ),
+    until=110,
+)
+
+RESTORED_BY_THE_BOOK = Scenario(
+    name="restored-by-the-book",
+    question="What if the API is restored by the book, and whoever leads was cut off meanwhile?",
+    nodes=_NODES,
+    workloads=_WORKLOADS,
+    steps=(
+        _n2(0, Do.KILL),
+        _leader(30, Do.CUT_CONTROLLER),
+        _n2(30.5, Do.CONFIRM),
+        Step(at=31, do=Do.BACK_UP),
+        _n2(31, Do.BOOT),
+        Step(at=36, do=Do.ROLL_BACK_RAISED),
+        _n2(36.1, Do.CUT),
+        _leader(37, Do.HEAL_CONTROLLER),
         Step(at=60, do=Do.ARM),
     ),
     until=110,

@@ -45,8 +45,8 @@ ALICE = "alice"
 BORROWER = "borrower"
 """The pod that is given an address of somebody else."""
 
-_RAISED = 1_000_000_000
-"""By so many the manual of etcd has versions raised."""
+_RAISED = {Do.ROLL_BACK_RAISED: 1_000_000_000, Do.ROLL_BACK_RAISED_A_LITTLE: 1_000_000}
+"""By so many versions are raised."""
 
 _WRITES = 100
 """How often in a second others write to the blocks of addresses."""
@@ -152,6 +152,7 @@ class Deeds:
             Do.BACK_UP: self._back_up,
             Do.ROLL_BACK: self._roll_back,
             Do.ROLL_BACK_RAISED: self._roll_back,
+            Do.ROLL_BACK_RAISED_A_LITTLE: self._roll_back,
             Do.KILL_PROGRAM: lambda step: self._kill_program(step.program),
             Do.START_PROGRAM: lambda step: self._start_program(step.program),
             Do.DELETE_VM: self._delete_vm,
@@ -383,7 +384,7 @@ class Deeds:
     async def _roll_back(self, step: Step) -> str:
         if self._backup is None:
             return ""
-        raised = _RAISED if step.do is Do.ROLL_BACK_RAISED else 0
+        raised = _RAISED.get(step.do, 0)
         self._cluster.roll_back(self._backup, raised=raised)
         return "restores the API from its backup" + (", and raises its versions" if raised else "")
 
@@ -580,6 +581,7 @@ _OF_PEOPLE = frozenset({
     Do.DISARM, Do.OBSERVE, Do.DELETE_CONFIG, Do.DELETE_LEASE, Do.DELETE_VM, Do.STOP_VM,
     Do.FORCE_DELETE, Do.TAKE_ADDRESS, Do.GARBLE_ADDRESSES, Do.WRITE_BLOCKS, Do.PROTECT,
     Do.UNPROTECT, Do.CONFIRM_OFF, Do.BACK_UP, Do.ROLL_BACK, Do.ROLL_BACK_RAISED,
+    Do.ROLL_BACK_RAISED_A_LITTLE,
     Do.MIGRATE, Do.CANCEL_MIGRATION, Do.DELETE_GUEST, Do.SAY_FAILED, Do.PLUG_DISK, Do.EVICT,
     Do.DELETE_INCIDENTS, Do.SWITCH_OFF, Do.SWITCH_ON, Do.PUT_IN_MAINTENANCE,
     Do.TAKE_OUT_OF_MAINTENANCE,

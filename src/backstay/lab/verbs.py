@@ -95,6 +95,8 @@ class Do(StrEnum):
     """Somebody restores the last backup of the API's store."""
     ROLL_BACK_RAISED = "roll-back-raised"
     """The same by the book: with ``etcdutl snapshot restore --bump-revision 1000000000``."""
+    ROLL_BACK_RAISED_A_LITTLE = "roll-back-raised-a-little"
+    """The same with a million, which an API might have written by itself."""
     KILL_PROGRAM = "kill-program"
     START_PROGRAM = "start-program"
     """Of the control plane: ``kube-scheduler``, ``virt-controller`` and so on."""

@@ -5,6 +5,7 @@ from backstay.decide.failover import CHAIN
 from backstay.lab import cases
 from backstay.lab.broken import (
     BlindToItsLease,
+    BlindToLeaps,
     ByOneClock,
     ByTheClock,
     DeafToMore,
@@ -71,6 +72,14 @@ WORD_BUGS: tuple[Bug, ...] = (
         frozenset({"Disarm"}),
         {"leadership": BlindToItsLease},
         cases.RESTORED_RAISED,
+    ),
+    Bug(
+        "overlooks-leaps",
+        "That the API leaps over more versions than anybody writes gives no restore away.",
+        "sources/past.py: leaps",
+        frozenset({"NoDeleteWithoutEvidence", "NoBystander"}),
+        {"past": BlindToLeaps},
+        cases.RESTORED_BY_THE_BOOK,
     ),
     Bug(
         "believes-words-of-a-backup",

@@ -42,12 +42,17 @@ class Hearsay:
         self._past = past
         self._views = views
         self._rng = rng
+        self._has_said = False
+        """One's own watch may not have told of that."""
         views.cache.subscribe(self._changed)
 
     async def run(self) -> NoReturn:
         while True:
-            turn = self._past.turn
-            done = await self._is_said() or await self._views.remark(self._past.remark)
+            turn, remark = self._past.turn, self._past.remark
+            done = await self._is_said()
+            if not done:
+                done = await self._views.remark(remark)
+                self._has_said = remark is not None or not done
             await self._until(turn, lasting=done and self._past.remark is None)
 
     async def ask(self) -> None:
@@ -68,7 +73,8 @@ class Hearsay:
         said of no less than we know of. What was found there is taken away no sooner than it has
         been judged."""
         if self._past.remark is None:
-            return self._past.is_in_doubt or rolled_back(self._views.own_remark) is None
+            stands = self._has_said or rolled_back(self._views.own_remark) is not None
+            return self._past.is_in_doubt or not stands
         try:
             said = rolled_back(await self._views.own_remark_now())
             return said is not None and not is_older(said.found, self._past.restored)

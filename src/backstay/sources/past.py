@@ -15,7 +15,8 @@ Or that of the lease by which we agree on who leads is, which whoever leads has 
   (``etcdutl --bump-revision``), so that no watch goes on across it. What came back with the backup
   still has the versions of then. So whoever leads finds its lease older than it has written it, at
   the next renewal; and so does whoever is about to take one that it has seen (``Trace``), or that
-  stands so on its disk.
+  stands so on its disk. And nobody writes as much as is leapt over then: a leap by more than
+  100,000,000 is a way back too.
 * What people have confirmed by then may have come back with the backup, and be about another day.
   It counts no more: whoever knows of it compares versions (``restored``), and writes it down.
 * Whatever was learned before is about another history: ``ApiWentBack`` ends a controller, which is
@@ -28,15 +29,16 @@ Or that of the lease by which we agree on who leads is, which whoever leads has 
   outlives a controller without a disk, and people see it (``backstay status``). A standby tells
   the others (``hearsay.py``): one that has not seen it takes their word for it.
 
-A store that counts on from a higher version, or has grown past the highest one, does not show it
-before the next renewal. A backup that is younger than the last look of everybody never does: a
-leader looks every 2 s, a standby every 10 s, and each every second once it went back, because who
-restores an API often does it more than once. Of whoever is killed only those looks are left that
-were on its disk by then, where one is put every 10 s.
+A store that counts on from a version which is but a little higher, or has grown past the highest
+one, does not show it before the next renewal. A backup that is younger than the last look of
+everybody never does: each looks every 2 s, and every second once it went back, because who restores
+an API often does it more than once. Of whoever is killed only those looks are left that were on its
+disk by then, where one is put every 10 s; how long ago that was is not known, so no leap shows.
 """
 
 import asyncio
 import logging
+import math
 import posixpath
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -58,14 +60,22 @@ from backstay.seam.tasks import Tasks
 _log = logging.getLogger("backstay.past")
 
 _FILE = "past.json"
-_EVERY = 10.0
+_EVERY = 2.0
 _AGAIN = 1.0
 """Seconds between two looks; and while nobody answers, or nobody has accepted that the API went
 back. Whoever restores a store stops the API for it, and may do so again: it is looked at as soon as
 it is back, before it has outgrown what was seen."""
+_AT_LEAST = 10.0
+"""Seconds between two of them for whoever sees versions anyway, as one who renews a lease; and
+until it is on disk."""
+_LEAP = 100_000_000
+_A_SECOND = 100_000
+"""More than any API counts on by while nobody looks, and in each second."""
 _TIMEOUT = 10.0
 _DISK = 5.0
 _MOST_ARMINGS = 16
+_LONGEST = 19
+"""Digits of a version."""
 _LONGEST_STAMP = 256
 """So much of each is kept and told: who may arm can write anything. Ours begin with the time."""
 
@@ -90,7 +100,8 @@ class RolledBack(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     @property
     def words(self) -> str:
         if self.lease is None:
-            return f"its version was {self.highest} before, and then {self.found}"
+            then = "leapt to" if is_older(self.highest, self.found) else "then"
+            return f"its version was {self.highest} before, and {then} {self.found}"
         before, now = self.lease
         return f"the version of our lease was {before} before, and then {now}"
 
@@ -107,24 +118,34 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     lease: str = ""
 
 
+def leaps(before: str, version: str, *, seconds: float) -> bool:
+    """Whether no API writes so much in that time. The manual of etcd says to raise by a billion."""
+    if len(version) > _LONGEST or not is_older(before, version):
+        return False
+    return int(version) - int(before) > _LEAP + _A_SECOND * seconds
+
+
 def step(
     memory: Memory,
     *,
     before: str,
     version: str,
     armed: str,
+    leapt: bool = False,
     lease: tuple[str, str] | None = None,
 ) -> Memory:
     """After a quorum read that began when ``before`` was the highest, and that showed ``version``
-    and the stamp of the last arming; and after the ``lease`` was seen to go back, if it was."""
+    and the stamp of the last arming; and after that ``leapt`` there, or the ``lease`` was seen to
+    go back, if it was so."""
     held, others = memory.rolled_back, tuple(each for each in memory.armings if each != armed)
     armings = (*others, armed)[-_MOST_ARMINGS:] if armed else others
     if held is not None:
         if not _is_accepted(held, armed):
             return memory
         return Memory(version, armings=armings, restored=memory.restored)
-    if lease is not None or is_older(version, before):
-        shown = None if is_older(version, before) else lease
+    by_version = leapt or is_older(version, before)
+    if lease is not None or by_version:
+        shown = None if by_version else lease
         found = RolledBack(before, version, armed, others, shown)
         return Memory(memory.highest, found, armings, version)
     known = memory.highest and not is_older(memory.highest, version)
@@ -138,15 +159,15 @@ def once_more(
     before: str,
     version: str,
     armed: str,
-    lease: tuple[str, str] | None = None,
+    lease: tuple[str, str] | None,
 ) -> Memory:
-    """It went back again, to where this was the last arming: that of a backup as well."""
+    """It went back again, to where this was the last arming: that of a backup as well. What shows
+    that is the ``lease``, or the versions."""
     held = memory.rolled_back
     if held is None:
         return memory
     others = (*held.others, armed) if _is_accepted(held, armed) else held.others
-    shown = None if is_older(version, before) else lease
-    found = RolledBack(before, version, held.armed, others[-_MOST_ARMINGS:], shown)
+    found = RolledBack(before, version, held.armed, others[-_MOST_ARMINGS:], lease)
     return msgspec.structs.replace(memory, rolled_back=found, restored=version)
 
 
@@ -221,12 +242,18 @@ class Past:
         self._rng = rng
         self._memory = Memory()
         self._saved = Memory()
-        self._lower: tuple[str, str] | None = None
+        self._shown: tuple[str, str] | None = None
+        """From which version to which it went back, by somebody else's read or write."""
+        self._seen_at: dict[str, float] = {}
+        """When the highest version of a kind was seen, as far as that was in this life."""
+        self._noted_at = -math.inf
+        """When somebody else's read or write has last shown a version."""
         self._inherits = False
         """What is known stood on the lease, and may have been accepted long ago: nobody has taken
         it off there yet."""
         self._held_at = ""
-        """The highest version since it went back, until that is accepted."""
+        self._held_seen_at = 0.0
+        """The highest version since it went back, until that is accepted, and when it was seen."""
         self._beside: dict[str, str] = {}
         self._hearsay: set[RolledBack] = set()
         self._has_missed = False
@@ -294,17 +321,27 @@ class Past:
     async def run(self) -> NoReturn:
         """Looks now and then, and writes down what it saw each time: whoever is killed in the very
         moment of a restore finds on its disk how far the API had come."""
+        loop, looked_at, saved_at = asyncio.get_running_loop(), -math.inf, -math.inf
         while True:
-            pause = _EVERY
-            try:
-                await self.look()
-            except KubeError as error:
-                _log.debug("cannot look at the API's version: %s", error)
-                pause = _AGAIN
+            began, pause = loop.time(), _EVERY
+            if self._is_due(looked_at):
+                try:
+                    await self.look()
+                    looked_at = began
+                except KubeError as error:
+                    _log.debug("cannot look at the API's version: %s", error)
+                    pause = _AGAIN
             if self.rolled_back is not None:
                 pause = _AGAIN
-            await self._save()
+            if began >= saved_at + _AT_LEAST or self.rolled_back != self._saved.rolled_back:
+                saved_at = began
+                await self._save()
             await asyncio.sleep(pause * (0.95 + 0.1 * self._rng.random()))
+
+    def _is_due(self, looked_at: float) -> bool:
+        now = asyncio.get_running_loop().time()
+        sees = self.rolled_back is None and not self._hearsay and self._shown is None
+        return not sees or now >= min(self._noted_at + _EVERY, looked_at + _AT_LEAST)
 
     def compare(self, kind: Resource = CONFIGS) -> Callable[[str], None]:
         """Before somebody else's quorum read, or write; what it returns is to be told the version
@@ -313,22 +350,32 @@ class Past:
 
     def saw(self, kind: Resource, version: str) -> None:
         """What a cache answered: it may be old, but it was there."""
-        if self._memory.rolled_back is None and is_older(self._highest(kind) or "0", version):
+        highest = self._highest(kind)
+        if self._memory.rolled_back is None and is_older(highest or "0", version):
+            if self._leaps(highest, version, self._seen_at.get(kind.label)):
+                self._shown = self._shown or (highest, version)
             self._raise(kind, version)
 
     def _note(self, kind: Resource, before: str, turn: asyncio.Event, version: str) -> None:
         if self.rolled_back is not None or turn is not self.turn:
             # Where it was accepted meanwhile, what was seen before counts no more.
             return
+        self._noted_at = asyncio.get_running_loop().time()
         if is_older(version, before):
-            self._lower = self._lower or (before, version)
+            self._shown = self._shown or (before, version)
         else:
             self.saw(kind, version)
+
+    def _leaps(self, before: str, version: str, seen_at: float | None) -> bool:
+        if seen_at is None:
+            return False
+        return leaps(before, version, seconds=asyncio.get_running_loop().time() - seen_at)
 
     def _highest(self, kind: Resource) -> str:
         return self._memory.highest if kind is CONFIGS else self._beside.get(kind.label, "")
 
     def _raise(self, kind: Resource, version: str) -> None:
+        self._seen_at[kind.label] = asyncio.get_running_loop().time()
         if kind is CONFIGS:
             self._memory = msgspec.structs.replace(self._memory, highest=version)
         else:
@@ -339,21 +386,14 @@ class Past:
         await self._load()
         before, held_at, lowered = self._memory.highest, self._held_at, self.lease.lowered
         restored = self.restored
-        reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
+        version, armed = await self._read()
         # Several may look at once: one of them takes it into account.
         lease = lowered if self.lease.lowered is lowered else None
-        page = reply.into(_Configs)
-        annotations = [each.metadata.annotations or {} for each in page.items or ()]
-        armed = annotations[0].get(ARMED, "")[:_LONGEST_STAMP] if annotations else ""
-        version = page.metadata.resource_version
         if self.restored == restored:
             self._become(within(self._memory, version))
         self._look_further_back(held_at, version, armed, lease)
-        before, version = self._lower or (before, version)
         was = self.rolled_back
-        memory = step(self._memory, before=before, version=version, armed=armed, lease=lease)
-        self._become(memory)
-        self._lower = None
+        self._look_back(before, version, armed, lease)
         self._believe(version, armed)
         noticed = was is None and self.rolled_back is not None
         accepted = was is not None and self.rolled_back is None and not self._inherits
@@ -364,24 +404,51 @@ class Past:
             await self._save()
             self._anew.set()
 
+    async def _read(self) -> tuple[str, str]:
+        """The API's version, and the stamp of the last arming."""
+        reply = await self._client.list(CONFIGS, limit=1, timeout=_TIMEOUT)
+        page = reply.into(_Configs)
+        annotations = [each.metadata.annotations or {} for each in page.items or ()]
+        armed = annotations[0].get(ARMED, "")[:_LONGEST_STAMP] if annotations else ""
+        return page.metadata.resource_version, armed
+
+    def _look_back(
+        self, before: str, version: str, armed: str, lease: tuple[str, str] | None
+    ) -> None:
+        leapt = self._leaps(before, version, self._seen_at.get(CONFIGS.label))
+        if self._shown is not None:
+            (before, version), self._shown = self._shown, None
+            leapt = leapt or is_older(before, version)
+        self._become(
+            step(
+                self._memory, before=before, version=version, armed=armed, leapt=leapt, lease=lease
+            )
+        )
+        if self.rolled_back is None:
+            self._seen_at[CONFIGS.label] = asyncio.get_running_loop().time()
+
     def _look_further_back(
         self, before: str, version: str, armed: str, lease: tuple[str, str] | None
     ) -> None:
         """Once is enough to hold everything; but who has begun anew since then, and finds that it
         went back once more, knows again what has not been."""
+        now = asyncio.get_running_loop().time()
+        leapt = self._leaps(before, version, self._held_seen_at)
+        by_version = leapt or is_older(version, before)
         if self.rolled_back is None:
             self._held_at = ""
-        elif lease is not None or is_older(version, before):
-            self._held_at = version
+        elif lease is not None or by_version:
+            self._held_at, self._held_seen_at = version, now
+            shown = None if by_version else lease
             memory = once_more(
-                self._memory, before=before, version=version, armed=armed, lease=lease
+                self._memory, before=before, version=version, armed=armed, lease=shown
             )
             self._become(memory)
             self._inherits = False
             self.lease = Trace()
             self._anew.set()
         elif not is_older(version, self._held_at or "0"):
-            self._held_at = version
+            self._held_at, self._held_seen_at = version, now
 
     def _believe(self, version: str, armed: str) -> None:
         """What others have seen is ours, unless somebody has armed since."""
@@ -405,6 +472,7 @@ class Past:
         was, self._memory = self._memory.rolled_back, memory
         if memory.rolled_back != was:
             self._beside.clear()
+            self._seen_at.clear()
             self._turn_around()
         if memory.rolled_back is not None and was is None:
             _log.error(

@@ -118,7 +118,8 @@ def restored_while_one_is_away(scene: Scene) -> Iterator[Step]:
 
 def restored_by_the_book(scene: Scene) -> Iterator[Step]:
     """No version is lower than one that was seen. A node has died by then, which is confirmed
-    later; or it was confirmed, and the restored API has never heard that it booted since."""
+    later; or it was confirmed, and the restored API has never heard that it booted since. How much
+    is raised is up to whoever restores."""
     dice, node = scene.dice, scene.nodes[0]
     yield step(0, Do.KILL, node=node)
     backed_up = dice.between(2, 10)
@@ -131,7 +132,8 @@ def restored_by_the_book(scene: Scene) -> Iterator[Step]:
     if has_booted:
         yield step(backed_up + 0.1, Do.BOOT, node=node)
         yield step(restored - dice.between(-5, 5), dice.pick((Do.CUT, Do.KILL)), node=node)
-    yield step(restored, Do.ROLL_BACK_RAISED)
+    raised = Do.ROLL_BACK_RAISED if has_booted else Do.ROLL_BACK_RAISED_A_LITTLE
+    yield step(restored, raised)
     yield step(restored + dice.between(30, 45), Do.CONFIRM_OFF)
 
 
@@ -153,26 +155,38 @@ def restored_to_before_it_booted(scene: Scene) -> Iterator[Step]:
 
 
 def restored_again_while_the_leader_was_away(scene: Scene) -> Iterator[Step]:
-    """Whoever leads has seen the API go back, and is cut off for a moment, in which it goes back
-    once more: to a word about a node that had no power then, and has booted since. The other one
-    has seen that, and dies before somebody arms."""
-    dice, node = scene.dice, scene.nodes[0]
-    other = scene.controller()
-    yield step(0, Do.KILL, node=node)
+    """Whoever leads has seen the API go back, and is cut off as it goes back once more. Another has
+    seen that, and dies before somebody arms."""
+    dice, other = scene.dice, scene.controller()
     yield step(0, Do.KILL_CONTROLLER, controller=other)
     yield step(1, Do.BACK_UP)
     yield step(dice.between(8, 12), _restore(scene))
     yield step(14, Do.START_CONTROLLER, controller=other)
+    *away, armed = _restored_while_the_leader_is_away(scene, Do.ROLL_BACK)
+    yield from away
+    yield step(armed.at - dice.between(6, 8), Do.KILL_CONTROLLER, controller=other)
+    yield armed
+
+
+def restored_by_the_book_while_the_leader_was_away(scene: Scene) -> Iterator[Step]:
+    """The lease is as old as whoever leads has written it, and no version is lower."""
+    yield from _restored_while_the_leader_is_away(scene, Do.ROLL_BACK_RAISED)
+
+
+def _restored_while_the_leader_is_away(scene: Scene, restore: Do) -> Iterator[Step]:
+    """To a word about a node that had no power then, and has booted since."""
+    dice, node = scene.dice, scene.nodes[0]
+    yield step(0, Do.KILL, node=node)
     away = dice.between(28, 34)
     yield step(away, Do.CUT_CONTROLLER, controller=LEADER)
     yield step(away + 0.5, Do.CONFIRM, node=node)
     yield step(away + 1, Do.BACK_UP)
     yield step(away + 1, Do.BOOT, node=node)
-    restored = away + dice.between(5, 6)
-    yield step(restored, _restore(scene))
+    # It takes some seconds until the node is heard of, and then some until somebody looks.
+    restored = away + dice.between(8.5, 9.5)
+    yield step(restored, restore)
     yield step(restored + 0.1, Do.CUT, node=node)
     yield step(restored + dice.between(0.5, 1.5), Do.HEAL_CONTROLLER, controller=LEADER)
-    yield step(restored + dice.between(12, 15), Do.KILL_CONTROLLER, controller=other)
     yield step(restored + dice.between(20, 25), Do.ARM)
 
 

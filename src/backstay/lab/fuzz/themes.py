@@ -119,6 +119,7 @@ THEMES: tuple[Theme, ...] = (
             (2, leaders.api_is_restored), (3, leaders.restored_while_one_is_away),
             (1, leaders.restored_to_before_it_booted), (2, leaders.restored_by_the_book),
             (1, leaders.restored_again_while_the_leader_was_away),
+            (1, leaders.restored_by_the_book_while_the_leader_was_away),
         ],
     ),
     Theme(
