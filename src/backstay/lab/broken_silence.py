@@ -25,6 +25,16 @@ class FromOnePlace(ReachSource):
             yield msgspec.structs.replace(silence, vantage="somewhere else")
 
 
+class WithKubernetes(ReachSource):
+    """Takes it for a second witness that Kubernetes has missed the same renewals."""
+
+    def _silences(self, node: NodeFacts) -> Iterator[Silence]:
+        for silence in super()._silences(node):
+            yield silence
+            if node.ready != "True":
+                yield msgspec.structs.replace(silence, vantage="Kubernetes")
+
+
 class WithoutProof(ReachSource):
     def _silences(self, node: NodeFacts) -> Iterator[Silence]:
         for silence in super()._silences(node):

@@ -9,6 +9,7 @@ from backstay.lab.broken_silence import (
     HastyGuard,
     HastyLoop,
     OnlyKubelets,
+    WithKubernetes,
     WithoutAnswers,
     WithoutConsent,
     WithoutProof,
@@ -22,6 +23,14 @@ SILENCE_BUGS: tuple[Bug, ...] = (
         "decide/proof.py: why_not_presumed",
         CAUGHT_IN_LIFE | {"OneWriter"},
         {"reach": FromOnePlace},
+        cases.SEEN_FROM_ONE_PLACE,
+    ),
+    Bug(
+        "counts-ready-as-a-witness",
+        "That Kubernetes calls a node not ready counts as a second place that sees its silence.",
+        "decide/proof.py: why_not_presumed",
+        CAUGHT_IN_LIFE | {"OneWriter"},
+        {"reach": WithKubernetes},
         cases.SEEN_FROM_ONE_PLACE,
     ),
     Bug(
