@@ -301,9 +301,9 @@ async def test_an_arming_that_is_found_as_the_lease_goes_back_once_more_accepts_
     await past.look()
     past.lease.stood_at("799", before="800")
     await api.arm("back from the second backup")
-    await past.look()
-    await past.look()
-    assert past.words != ""
+    for _ in range(2):
+        await past.look()
+        assert past.words == "the version of our lease was 800 before, and then 799"
     await api.arm("tuesday")
     await past.look()
     assert past.words == ""
@@ -400,6 +400,38 @@ async def test_who_has_missed_that_it_went_back_once_more_begins_anew_once_someb
 
 
 @restored
+async def test_what_was_accepted_is_no_reason_not_to_hear_of_another_way_back(api: Api) -> None:
+    """Its backup may have been an older one."""
+    past = api.past()
+    past.hear(msgspec.structs.replace(SEEN_BY_ANOTHER, found="12"))
+    await past.look()
+    await api.arm("tuesday")
+    await past.look()
+    assert (past.words, past.restored) == ("", "12")
+    past.hear(msgspec.structs.replace(SEEN_BY_ANOTHER, armed="tuesday"))
+    await past.look()
+    assert (past.words != "", past.restored) == (True, "12")
+
+
+@pytest.mark.parametrize("told", [True, False])
+@restored
+async def test_what_whoever_leads_is_told_or_sees_is_judged_at_once(api: Api, told: bool) -> None:
+    """Also while it sees versions anyway, and has nothing to do."""
+    past = api.past()
+    async with Tasks("test") as tasks:
+        tasks.spawn(past.run(), name="past")
+        for second in range(25):
+            past.compare(LEASES)(str(811 + second))
+            await asyncio.sleep(1)
+        if told:
+            past.hear(SEEN_BY_ANOTHER)
+        else:
+            past.compare(LEASES)("700")
+        await asyncio.sleep(2.2)
+        assert past.words != ""
+
+
+@restored
 async def test_what_a_leader_has_seen_since_is_taken_over_from_it_as_well(api: Api) -> None:
     past, later = api.past(), msgspec.structs.replace(SEEN_BY_ANOTHER, found="12")
     past.hear(SEEN_BY_ANOTHER)
@@ -478,7 +510,15 @@ async def test_what_was_left_on_the_lease_and_is_accepted_long_ago_lets_nobody_b
     async with Tasks("test") as tasks:
         tasks.spawn(past.run(), name="past")
         await past.unless_it_goes_back(asyncio.sleep(1000))
-    assert past.words == ""
+        assert past.words == ""
+        # One that is not is another matter.
+        past.hear(msgspec.structs.replace(SEEN_BY_ANOTHER, armed="tuesday"))
+        with pytest.raises(ApiWentBack):
+            await past.unless_it_goes_back(asyncio.sleep(1000))
+        past.lease.followed = True
+        await api.arm("wednesday")
+        with pytest.raises(ApiWentBack):
+            await past.unless_it_goes_back(asyncio.sleep(1000))
 
 
 @restored
@@ -591,6 +631,11 @@ async def test_a_lease_from_a_backup_tells_no_more_than_the_disk(api: Api) -> No
     past.inherit(lease)
     await past.look()
     assert (past.words, past.restored) == ("its version was 14 before, and then 12", "12")
+    past.lease.followed = True
+    await api.arm("tuesday")
+    await past.look()
+    with pytest.raises(ApiWentBack):
+        await past.unless_it_goes_back(asyncio.sleep(1000))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"highest": 7}'])

@@ -174,7 +174,7 @@ def once_more(
 def told_by_another(memory: Memory, told: RolledBack) -> Memory:
     """It may have gone back once more since we saw it; or this is told by nobody but the backup,
     of a way back that is long known here."""
-    held, is_news = memory.rolled_back, is_older(memory.restored or "0", told.found)
+    held, is_news = memory.rolled_back, is_older(memory.restored, told.found)
     if held is not None:
         last, first = (told, held) if is_news else (held, told)
         known = dict.fromkeys((*first.others, first.armed, *last.others))
@@ -304,7 +304,7 @@ class Past:
 
     def hear(self, told: RolledBack) -> None:
         """What another controller has seen; the next look says whether it still holds."""
-        if self.rolled_back is None or is_older(self.restored or "0", told.found):
+        if self.rolled_back is None or is_older(self.restored, told.found):
             self._hearsay.add(told)
 
     async def unless_it_goes_back(self, work: Coroutine[Any, Any, None]) -> None:
@@ -418,7 +418,7 @@ class Past:
         leapt = self._leaps(before, version, self._seen_at.get(CONFIGS.label))
         if self._shown is not None:
             (before, version), self._shown = self._shown, None
-            leapt = leapt or is_older(before, version)
+            leapt = is_older(before, version)
         self._become(
             step(
                 self._memory, before=before, version=version, armed=armed, leapt=leapt, lease=lease
@@ -447,7 +447,7 @@ class Past:
             self._inherits = False
             self.lease = Trace()
             self._anew.set()
-        elif not is_older(version, self._held_at or "0"):
+        elif not is_older(version, self._held_at):
             self._held_at, self._held_seen_at = version, now
 
     def _believe(self, version: str, armed: str) -> None:
