@@ -23,16 +23,14 @@ class Controllers:
         self._api = api
         self._tasks = tasks
 
-    def start(self, node: str, *, deaf_after: float | None = None, looks: bool = True) -> Past:
-        """Its watch of what is said stands still after so many seconds; or it does not get to look
-        at the API's version."""
+    def start(self, node: str, *, deaf_after: float | None = None) -> Past:
+        """Its watch of what is said stands still after so many seconds."""
         rng = self._api.cluster.ground.rng
         past = self._api.past()
         views = Views(self._api.client, rng=rng, namespace=WHERE, node=node)
         hearsay = Hearsay(past, views, rng=rng)
-        if looks:
-            self._tasks.spawn(past.run(), name=f"looks of {node}")
-        self._tasks.spawn(hearsay.run(), name=f"words of {node}")
+        for work in (past.run(), hearsay.run()):
+            self._tasks.spawn(work, name=f"controller on {node}")
         watch = self._tasks.spawn(views.run(), name=f"watch on {node}")
         if deaf_after is not None:
             asyncio.get_running_loop().call_later(deaf_after, watch.cancel)
@@ -89,17 +87,6 @@ async def test_it_outlives_whoever_has_said_it(api: Api) -> None:
         heir = ours.start("n1")
         await asyncio.sleep(30)
         assert heir.words == "its version was 900 before, and then 10"
-        assert ours.said("n1")
-
-
-@restored
-async def test_what_is_found_is_not_taken_away_before_it_was_judged(api: Api) -> None:
-    async with Tasks("test") as tasks:
-        ours = Controllers(api, tasks)
-        ours.start("n1", looks=False)
-        await asyncio.sleep(5)
-        await ours.write("n1", '{"highest":"900","found":"10","armed":"sunday"}')
-        await asyncio.sleep(30)
         assert ours.said("n1")
 
 

@@ -622,6 +622,16 @@ async def test_a_controller_without_a_disk_knows_it_from_the_lease(api: Api) -> 
 
 
 @restored
+async def test_what_is_known_of_a_history_that_is_over_does_not_lie_ahead(api: Api) -> None:
+    files = MemoryFiles()
+    await files.write("flights/past.json", msgspec.json.encode(Memory("10", restored="800")))
+    past = api.past(files)
+    await past.look()
+    await past.look()
+    assert past.restored == str(api.cluster.api.store.version)
+
+
+@restored
 async def test_a_lease_from_a_backup_tells_no_more_than_the_disk(api: Api) -> None:
     """The API went back twice, and the lease is of between that."""
     files, lease = MemoryFiles(), msgspec.json.encode(SEEN_BY_ANOTHER).decode()
