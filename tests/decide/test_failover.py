@@ -86,6 +86,8 @@ def test_a_workload_that_could_not_be_looked_up_is_held_before_it_is_called_unpr
         ({"label": True}, {"virtual_machines": False}),
         ({"kind": WorkloadKind.STATEFUL_SET, "label": True}, {"stateful_sets": False}),
         ({"restarts": False, "label": True}, {}),
+        ({"restarts": False, "leaving": True}, {}),
+        ({"restarts": False, "leaving": True, "pinned_by": "a device"}, {}),
     ],
 )
 def test_what_is_protected_may_go(workload: Json, policy: Json) -> None:
@@ -98,6 +100,8 @@ def test_what_is_protected_may_go(workload: Json, policy: Json) -> None:
         ({"label": False}, {}),
         ({"kind": WorkloadKind.OTHER}, {}),
         ({"restarts": False}, {}),
+        ({"restarts": False, "leaving": True, "label": False}, {}),
+        ({"restarts": False, "leaving": True}, {"virtual_machines": False}),
         ({}, {"virtual_machines": False}),
         ({"kind": WorkloadKind.INSTANCE}, {"virtual_machines": False}),
         ({"kind": WorkloadKind.STATEFUL_SET}, {"stateful_sets": False}),

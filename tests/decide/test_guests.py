@@ -19,6 +19,10 @@ def machine(strategy: str, **guest: Any) -> Workload:
     return msgspec.structs.replace(VM, run_strategy=strategy, guest=about)
 
 
+def deleted(workload: Workload) -> Workload:
+    return msgspec.structs.replace(workload, restarts=False, leaving=True)
+
+
 @pytest.mark.parametrize(
     ("workload", "code"),
     [
@@ -35,6 +39,8 @@ def machine(strategy: str, **guest: Any) -> Workload:
         (machine("Halted"), "StaysDown"),
         (machine("Always", needs_recovery=True), "NeedsRecovery"),
         (machine("Always", slow="v1.1.1"), "NoticedLate"),
+        (deleted(machine("Always", going=True)), "NoLongerWanted"),
+        (deleted(machine("Manual", needs_recovery=True)), "NoLongerWanted"),
     ],
 )
 def test_what_becomes_of_it_is_a_matter_of_its_run_strategy(workload: Workload, code: str) -> None:
@@ -51,6 +57,7 @@ def test_what_becomes_of_it_is_a_matter_of_its_run_strategy(workload: Workload, 
         (machine("Manual", needs_recovery=True), "NeedsRecovery"),
         (machine("Once"), "RunsOnce"),
         (machine("Halted"), "StaysDown"),
+        (deleted(machine("Manual")), "NoLongerWanted"),
     ],
 )
 def test_a_policy_starts_what_can_be_started_and_nobody_has_stopped(

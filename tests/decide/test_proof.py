@@ -571,6 +571,16 @@ def test_in_a_storm_one_decision_keeps_to_the_pace_as_well() -> None:
     assert codes == ["MayBeReleased", "MayBeReleased", "StormPaced", "StormPaced"]
 
 
+def test_in_a_storm_what_its_owner_has_deleted_comes_last_and_burdens_nobody() -> None:
+    fleet = Fleet(nodes=5, down=("n1", "n2"), released=59)
+    going = replace(VM, name="a", restarts=False, leaving=True, priority=7)
+    found = decided(changed(fleet=fleet, workloads=(going, replace(VM, name="b")))).verdicts
+    assert [(each.workload.name, each.action) for each in found] == [
+        ("b", Action.RELEASE),
+        ("a", Action.RELEASE),
+    ]
+
+
 def test_what_was_moved_too_often_is_left_for_now() -> None:
     key = VM.key
     assert verdict(changed(attempts={key: 2})).action is Action.RELEASE

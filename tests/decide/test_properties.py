@@ -65,6 +65,7 @@ WORKLOADS_TO_CHANGE: dict[str, Sequence[Any]] = {
     "label": [True, False],
     "run_strategy": ["Manual", ""],
     "restarts": [False],
+    "leaving": [True],
     "pinned_by": ["a device"],
     "ended": [True],
     "priority": [7],
@@ -173,10 +174,11 @@ def test_what_is_released_is_protected_known_and_can_run_elsewhere(snapshot: Sna
     for workload in released(snapshot):
         assert workload.label is not False
         assert workload.label or workload.kind is not WorkloadKind.OTHER
-        assert workload.label or workload.restarts
-        objections = (workload.ended, workload.unread, workload.pinned_by)
-        assert not any(objections)
-        assert not any(volume.only_on for volume in workload.volumes)
+        assert workload.label or workload.restarts or workload.leaving
+        assert not workload.ended
+        assert not workload.unread
+        bound = any(volume.only_on for volume in workload.volumes)
+        assert workload.leaving or not (workload.pinned_by or bound)
 
 
 @given(snapshots())

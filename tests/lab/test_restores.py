@@ -1,6 +1,9 @@
 """Who could know that the API was restored from a backup."""
 
-from backstay.lab.restores import Restores
+import pytest
+
+from backstay.lab.restores import Backup, Restores
+from backstay.sim.api.store import Snapshot
 
 OURS = "backstay-1"
 RESTORED = 100.0
@@ -9,6 +12,27 @@ RESTORED = 100.0
 def looks(restores: Restores, *pairs: tuple[float, int]) -> None:
     for at, version in pairs:
         restores.looked(OURS, at, version)
+
+
+@pytest.mark.parametrize(
+    ("looked", "renewed", "raised", "shows"),
+    [
+        ((95.0, 900), (80.0, 880), 0, False),
+        ((95.0, 901), (80.0, 880), 0, True),
+        ((85.0, 901), (80.0, 880), 0, False),
+        ((95.0, 901), (80.0, 880), 1_000_000, False),
+        ((95.0, 901), (95.0, 880), 1_000_000, True),
+        ((85.0, 890), (80.0, 880), 1_000_000_000, True),
+    ],
+)
+def test_what_nobody_has_seen_more_of_than_the_backup_has_gives_nothing_away(
+    looked: tuple[float, int], renewed: tuple[float, int], raised: int, shows: bool
+) -> None:
+    restores = Restores(1.0)
+    looks(restores, looked)
+    renewals(restores, renewed)
+    backup = Backup(90.0, Snapshot(900, {}))
+    assert restores.shows(backup, raised=raised) == shows
 
 
 def test_a_version_that_went_back_gives_it_away() -> None:

@@ -156,7 +156,18 @@ def test_an_instance_of_a_former_machine_of_the_same_name_is_not_started_again()
 
 def test_a_machine_that_is_being_deleted_is_not_started_again() -> None:
     going = some.machine("web", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
-    assert not only(some.launcher("web"), known=details(some.instance("web"), going)).restarts
+    workload = only(some.launcher("web"), known=details(some.instance("web"), going))
+    assert (workload.restarts, workload.leaving) == (False, False)
+
+
+def test_a_machine_is_on_its_way_out_once_its_instance_is_as_well() -> None:
+    """Who deletes the machine alone lets the guest run on."""
+    soon = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+    going, staying = some.machine("web", metadata=soon), some.machine("web")
+    for machine, leaving in ((going, True), (staying, False)):
+        instance = some.instance("web")
+        instance["metadata"] |= soon
+        assert only(some.launcher("web"), known=details(instance, machine)).leaving is leaving
 
 
 def test_an_instance_that_cannot_be_read_is_not_taken_for_nobodys() -> None:

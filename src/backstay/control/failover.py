@@ -360,7 +360,7 @@ class FailoverLoop:
 
         outcome = await self._guard.release(facts.name, term=term, incident=incident, told=told)
         if outcome.released:
-            self._history.released(len(outcome.released))
+            self._history.released(sum(not each.leaving for each in outcome.released))
             if snapshot.life.state is Life.LOST:
                 self._took(Stage.PROVE, began - snapshot.life.since, snapshot)
             self._took(Stage.BARRIER, raised - began, snapshot)

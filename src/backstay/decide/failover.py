@@ -194,10 +194,10 @@ def _case(
     return msgspec.structs.replace(case, rescue=way)
 
 
-def _turn(case: Case) -> tuple[int, str]:
-    """Who is more important comes first."""
-    own = case.workload.priority
-    return (-(own if case.terms.priority is None else case.terms.priority), case.workload.key)
+def _turn(case: Case) -> tuple[bool, int, str]:
+    """Who is more important comes first, and last whom nobody waits for."""
+    workload, asked = case.workload, case.terms.priority
+    return workload.leaving, -(workload.priority if asked is None else asked), workload.key
 
 
 def _judge(case: Case, chain: Sequence[Check]) -> Verdict:
@@ -282,7 +282,7 @@ def _why_unprotected(case: Case) -> str | None:
     workload, policy, protect = case.workload, case.snapshot.policy, case.terms.protect
     if protect is False:
         return f"{case.terms.origins.get('protect', 'its owner')} says so"
-    if not workload.restarts and protect is None:
+    if not workload.restarts and not workload.leaving and protect is None:
         return "nobody would create it anew"
     if protect is True:
         return None
@@ -312,9 +312,10 @@ def is_node_exempt(case: Case) -> Objection | None:
 
 
 def can_it_run_elsewhere(case: Case) -> Objection | None:
+    """What its owner has deleted need not."""
     workload = case.workload
     because = workload.pinned_by or _bound_volumes(workload)
-    if not because:
+    if not because or workload.leaving:
         return None
     why = Reason.CannotRunElsewhere.because(workload=workload, because=because)
     return Objection(Action.HOLD, why)
@@ -429,14 +430,16 @@ def _on_drbd(case: Case, covered: Collection[str] = ()) -> str:
 
 
 def is_it_a_storm(case: Case) -> Objection | None:
-    """After the question of proof, because what is observed goes on in a storm, at a walk."""
+    """After the question of proof, because what is observed goes on in a storm, at a walk. What
+    starts nowhere is no burden to anybody."""
     fleet, policy = case.snapshot.fleet, case.snapshot.policy
     if not is_storm(fleet, policy):
         return None
     evidence, silent = case.evidence, case.rescue is not None
     if evidence is not None:
         silent = silent or evidence.kind.strength is Strength.PRESUMED
-    paced = evidence is not None and fleet.released + case.ahead >= policy.storm_pace
+    burdens = evidence is not None and not case.workload.leaving
+    paced = burdens and fleet.released + case.ahead >= policy.storm_pace
     if not silent and not paced:
         return None
     reason = Reason.StormHold if silent else Reason.StormPaced

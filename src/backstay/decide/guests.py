@@ -12,7 +12,7 @@ Halted             nobody wants it to run
 =================  ================================================================================
 
 What would stay down and can be started is started if its terms say so. What a replica set or a
-pool has made is replaced by another.
+pool has made is replaced by another. What its owner has deleted can go.
 """
 
 import msgspec
@@ -26,6 +26,8 @@ from backstay.model.workload import Workload, WorkloadKind
 _STARTABLE = frozenset({"Manual", "RerunOnFailure"})
 
 _RECOVERY = "KubeVirt does not start it before somebody has looked after its volumes"
+
+_DELETED = "its owner has deleted it"
 
 _NOT_READ = Guest()
 
@@ -48,7 +50,7 @@ def aftermath(workload: Workload, terms: Terms) -> Aftermath:
         "namespace": workload.namespace,
     }
     guest = workload.guest or _NOT_READ
-    if guest.needs_recovery:
+    if guest.needs_recovery and not workload.leaving:
         return Aftermath(Reason.NeedsRecovery.because(**about), down=_RECOVERY)
     if workload.runs_on:
         why = Reason.MigrationCleared.because(target=workload.runs_on, **about)
@@ -65,6 +67,8 @@ def aftermath(workload: Workload, terms: Terms) -> Aftermath:
 
 def stays_down(workload: Workload) -> str | None:
     """Why a workload would not start again by itself after its pod is gone, if so."""
+    if workload.leaving:
+        return _DELETED
     if workload.kind is not WorkloadKind.VIRTUAL_MACHINE:
         return None if workload.restarts else "nobody creates it anew"
     guest = workload.guest or _NOT_READ
@@ -87,6 +91,7 @@ def can_be_started(workload: Workload) -> bool:
     return (
         workload.kind is WorkloadKind.VIRTUAL_MACHINE
         and workload.run_strategy in _STARTABLE
+        and not workload.leaving
         and "Stop" not in guest.asked
         and not guest.needs_recovery
     )
@@ -145,6 +150,8 @@ def _not_failed(guest: Guest) -> str | None:
 
 
 def _down(workload: Workload) -> Reason:
+    if workload.leaving:
+        return Reason.NoLongerWanted
     if workload.kind is not WorkloadKind.VIRTUAL_MACHINE:
         return Reason.NobodyStartsIt
     return Reason.RunsOnce if workload.run_strategy == "Once" else Reason.StaysDown

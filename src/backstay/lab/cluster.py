@@ -31,6 +31,7 @@ from backstay.lab.inspector import Inspector
 from backstay.lab.knocks import Knocks
 from backstay.lab.liveness import SAME_DECISION, Flight
 from backstay.lab.power_stage import DIRECTORY, PowerStage
+from backstay.lab.restores import Backup
 from backstay.lab.witness import Witness, workload_in, workload_of
 from backstay.model.labels import LEASE_NAMESPACE
 from backstay.model.node import Life
@@ -38,7 +39,6 @@ from backstay.model.policy import Times
 from backstay.seam import Seams
 from backstay.settings import Settings
 from backstay.sim import csiaddons
-from backstay.sim.api.store import Snapshot
 from backstay.sim.calico import AddressCollector, Calico
 from backstay.sim.calico import install as install_calico
 from backstay.sim.cluster.embedded import API, EmbeddedCluster
@@ -254,11 +254,14 @@ class LabCluster:
 
     # What people do
 
-    def roll_back(self, backup: Snapshot, *, raised: int = 0) -> None:
+    def back_up(self) -> Backup:
+        return Backup(self.witness.now(), self.store.snapshot())
+
+    def roll_back(self, backup: Backup, *, raised: int = 0) -> None:
         """Restores the API from a backup, perhaps with its version raised."""
         before = self.store.version
-        self.embedded.roll_back(backup, raised=raised)
-        self.witness.rolled_back(before)
+        self.embedded.roll_back(backup.snapshot, raised=raised)
+        self.witness.rolled_back(backup, before)
 
     async def arm(self) -> None:
         config = {"metadata": {"name": CONFIG_NAME}, "spec": {"mode": "Armed"}}

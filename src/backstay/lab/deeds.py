@@ -22,12 +22,12 @@ from backstay.lab import drain_deeds, guest_deeds, policy_deeds, storage_deeds
 from backstay.lab.cluster import NAMESPACE
 from backstay.lab.linstor_stage import LinstorStage
 from backstay.lab.power_stage import PowerStage, put_in_maintenance, take_out_of_maintenance
+from backstay.lab.restores import Backup
 from backstay.lab.scenario import LEADER, Do, Step
 from backstay.lab.stage import Stage
 from backstay.lab.witness import workload_of
 from backstay.model.labels import PROTECT, TAINT
 from backstay.settings import Settings
-from backstay.sim.api.store import Snapshot
 from backstay.sim.bmc import Reset
 from backstay.sim.cluster.embedded import API
 from backstay.sim.kubevirt.hotplug import plugged_in
@@ -64,7 +64,7 @@ class Deeds:
         self._stage = stage
         self._cluster = stage.cluster
         self._client = stage.cluster.client
-        self._backup: Snapshot | None = None
+        self._backup: Backup | None = None
         self._deeds: Mapping[Do, Deed] = self._table()
 
     async def do(self, step: Step) -> tuple[str, str]:
@@ -378,7 +378,7 @@ class Deeds:
         return "is started again"
 
     async def _back_up(self, _step: Step) -> str:
-        self._backup = self._cluster.store.snapshot()
+        self._backup = self._cluster.back_up()
         return "backs up the API"
 
     async def _roll_back(self, step: Step) -> str:

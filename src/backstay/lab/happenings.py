@@ -119,7 +119,7 @@ def takes_something(happening: Happening, witness: Witness) -> bool:
         asks_to_delete_a_pod(happening)
         or asks_to_evict(happening)
         or asks_to_cordon(happening, witness)
-        or asks_for_our_taint(happening)
+        or asks_for_our_taint(happening, witness)
         or asks_for_addresses(happening)
         or asks_to_detach(happening)
         or asks_to_fence(happening)
@@ -132,10 +132,17 @@ def asks_for_addresses(happening: Happening) -> bool:
     return isinstance(happening, Asked) and happening.storage in BLOCKS | HANDLES
 
 
-def asks_for_our_taint(happening: Happening) -> bool:
+def asks_for_our_taint(happening: Happening, witness: Witness) -> bool:
+    """Where it is not yet: whoever changes another taint of a node writes down all of them."""
     if not isinstance(happening, Asked) or happening.storage != NODES.label:
         return False
-    taints = (happening.body.get("spec") or {}).get("taints") or ()
+    if not _has_our_taint(happening.body):
+        return False
+    return not _has_our_taint(witness.stored(NODES.label, happening.key[1]) or {})
+
+
+def _has_our_taint(node: Json) -> bool:
+    taints = (node.get("spec") or {}).get("taints") or ()
     return any(each.get("key") == TAINT for each in taints)
 
 

@@ -1,7 +1,7 @@
 """Pace: promises about how much is done in how little time.
 
 * In a storm no more workloads are released in a minute than the configuration lets (**Storm**, of
-  which the other half is in ``silence_rules.py``).
+  which the other half is in ``silence_rules.py``). What its owner has deleted burdens nobody.
 * No workload is moved more often within the time to cool down than the configuration lets: one
   that kills its nodes must not get at all of them (**NoActionLoops**).
 
@@ -75,6 +75,8 @@ class Pace:
     def _removed(self, pod: Json, by: Asked, now: float) -> Iterator[tuple[str, str]]:
         node, workload = str(pod["spec"].get("nodeName", "")), workload_in(pod)
         limits = configured(self._witness).get("limits") or {}
+        if self._is_given_up(pod):
+            return
         self._released[workload] = now
         lately = sum(now - at < _MINUTE for at in self._released.values())
         pace = limits.get("releasesPerMinute", _PACE)

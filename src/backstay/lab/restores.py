@@ -11,12 +11,27 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from backstay.sim.api.store import Snapshot
+from backstay.sources.past import leaps
+
 _LONG = 30.0
 """Seconds in which each of ours asks for the API's version, whatever else it does."""
 _UNDER_WAY = 10.0
 """Seconds for which a look may be under way."""
 KEPT = 15.0
 """Seconds in which one of ours has written down what it has just learned."""
+
+
+@dataclass(frozen=True)
+class Backup:
+    """All that there was at one moment."""
+
+    at: float
+    snapshot: Snapshot
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
 
 
 @dataclass
@@ -46,6 +61,18 @@ class Restores:
         }
         self._open_since = self.last_at = now
         self._stamp = stamp
+
+    def shows(self, backup: Backup, *, raised: int) -> bool:
+        """Whether anything of ours can tell that it was: somebody has seen more than the backup
+        has, or the versions leap, or whoever leads has written the lease since."""
+        if leaps("1", str(1 + raised), seconds=0.0):
+            return True
+        if any(at > backup.at for renewals in self._renewals.values() for at, _ in renewals):
+            return True
+        later = (
+            version for looks in self._looks.values() for at, version in looks if at > backup.at
+        )
+        return not raised and any(version > backup.version for version in later)
 
     def armed(self, stamp: str) -> None:
         """That stands in the configuration now; it may be the one from the backup."""

@@ -62,6 +62,12 @@ class Signs:
         if commit.before is not None and _beat(commit.before) != _beat(commit.after):
             self._beats[commit.after.key[1]].append(_Sign(version, at))
 
+    def forget(self, since: float) -> None:
+        """What was shown after that moment is in no history that anybody can look at."""
+        for known in (self._renewals, self._beats):
+            for signs in known.values():
+                signs[:] = [sign for sign in signs if sign.at <= since]
+
     # What was shown
 
     def renewed_at(self, node: str, *, until: float = math.inf) -> float:

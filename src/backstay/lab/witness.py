@@ -35,7 +35,7 @@ from backstay.lab.knocks import Knocks
 from backstay.lab.looks import Look, Looks
 from backstay.lab.maintenances import Maintenances
 from backstay.lab.powers import POWER, Powers, Reading, Switched
-from backstay.lab.restores import Restores
+from backstay.lab.restores import Backup, Restores
 from backstay.lab.signs import Signs
 from backstay.lab.terms import Terms
 from backstay.model.labels import (
@@ -127,7 +127,7 @@ class Witness:
     """What replicates volumes here, if anything does."""
     machines: Mapping[str, Node]
     """The nodes themselves, by name; like the truth, from ``attend`` on."""
-    _now: Callable[[], float]
+    now: Callable[[], float]
 
     def __init__(
         self, *, ours: Collection[str], renewal: float, hold: float, knocks: Knocks
@@ -174,7 +174,7 @@ class Witness:
         """What ``EmbeddedCluster`` takes as its front."""
         self._api = api
         self.store = api.store
-        self._now = asyncio.get_running_loop().time
+        self.now = asyncio.get_running_loop().time
         api.store.follow(None, self._hear)
         return self.handle
 
@@ -228,7 +228,7 @@ class Witness:
     def _asked(
         self, inbound: Inbound, user: str, storage: str, key: Key, subresource: str
     ) -> Asked:
-        now, sent, body = self._now(), left_at(), body_of(inbound)
+        now, sent, body = self.now(), left_at(), body_of(inbound)
         return Asked(
             now, now if sent is None else sent, user, inbound.method, storage, key, subresource,
             body, is_dry(inbound, body),
@@ -244,11 +244,11 @@ class Witness:
     def power_was_read(self, peer: str, node: str, *, off: bool) -> None:
         """Somebody was told whether a node is off, which it is not unless the BMC is its own."""
         if user := self.user_of(peer):
-            self.powers.note_reading(user, node, Reading(self._now(), self._version, off))
+            self.powers.note_reading(user, node, Reading(self.now(), self._version, off))
 
     def power_was_asked(self, peer: str, node: str, body: Json) -> None:
         """A request to switch a node has landed."""
-        user, now, sent = self.user_of(peer), self._now(), left_at()
+        user, now, sent = self.user_of(peer), self.now(), left_at()
         if not user:
             return
         left = now if sent is None else sent
@@ -276,13 +276,15 @@ class Witness:
         disarmed = bool(until) and datetime.fromisoformat(until) > self.wall_now()
         return spec.get("mode") == "Armed" and not disarmed
 
-    def rolled_back(self, before: int) -> None:
+    def rolled_back(self, backup: Backup, before: int) -> None:
         """The API was restored from a backup; its version was ``before``. Versions count on here:
         what is seen now is later than what was seen then."""
+        if not self.restores.shows(backup, raised=self.store.version - backup.version):
+            self.signs.forget(since=backup.at)
         self._shift += before - self.store.version
-        self.restores.happened(self._now(), stamp=self._armed_stamp())
-        self.terms.forget(self._now())
-        self._given_at = dict.fromkeys(self._given_at, self._now())
+        self.restores.happened(self.now(), stamp=self._armed_stamp())
+        self.terms.forget(self.now())
+        self._given_at = dict.fromkeys(self._given_at, self.now())
         for pod in self.store.all(PODS.label):
             meta = pod.object["metadata"]
             self._removed.pop(meta["uid"], None)
@@ -291,7 +293,7 @@ class Witness:
                 self._marked_by_us.discard(meta["uid"])
         self._note_lost_words()
         kept = [each.object for each in self.store.all(NODE_MAINTENANCES.label)]
-        self.maintenances.restored(kept, self._now())
+        self.maintenances.restored(kept, self.now())
         for running in self.truth.running():
             self._note_forgotten(running)
         self._note_revived()
@@ -464,12 +466,12 @@ class Witness:
     def _note_look(self, user: str, target: Target, inbound: Inbound) -> None:
         storage = target.info.storage
         if target.name:
-            look = Look(self._now(), self._version, self.store.get(storage, target.key))
+            look = Look(self.now(), self._version, self.store.get(storage, target.key))
             self._looks.note(user, storage, target.key, look)
         elif storage == CONFIGS.label:
             query = query_of(inbound.query)
             if not query.is_watch and query.version() is None:
-                self.restores.looked(user, self._now(), self.store.version)
+                self.restores.looked(user, self.now(), self.store.version)
 
     @property
     def _version(self) -> int:
@@ -487,7 +489,7 @@ class Witness:
         self._tell(entry)
 
     def _hear(self, commit: Commit) -> None:
-        asked, now = self._asking, self._now()
+        asked, now = self._asking, self.now()
         if asked is not None and (
             asked.storage != commit.storage
             # Something new has no name yet when it is asked for.
@@ -552,7 +554,7 @@ class Witness:
         vouched = by is not None and (self.is_shut_out(pod) or not self.doubt(by, node))
         self._removed[uid] = Removed(by is not None, vouched, runs)
         if by is not None:
-            self.powers.taken(workload_in(pod), node, at=self._now())
+            self.powers.taken(workload_in(pod), node, at=self.now())
 
     def _tell(self, happening: Happening) -> None:
         for told in self._told:

@@ -79,6 +79,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Which label or annotation that is, as a part of a sentence: ``its label ...``."""
     run_strategy: str = ""
     restarts: bool = True
+    leaving: bool = False
+    """Its owner has deleted it, which cannot end before its pods are gone."""
     pinned_by: str = ""
     ended: bool = False
     priority: int = 0

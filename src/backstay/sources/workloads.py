@@ -270,6 +270,8 @@ def _as_machine(
         uid=instance.owner.uid,
         run_strategy=machine.run_strategy if machine else "",
         restarts=not machine.deleting if machine else bool(unread),
+        # Who deletes a machine alone, and lets its instance run on, does not want that to go.
+        leaving=machine is not None and machine.deleting and instance.deleting,
         unread=unread,
     )
 
