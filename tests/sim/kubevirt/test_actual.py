@@ -15,6 +15,7 @@ from harness.cluster import ControlPlane
 from tests.sim.kubevirt.actual import VARIABLE, actual, program, virt_controller
 from tests.sim.kubevirt.came_back import CAME_BACK_CASES
 from tests.sim.kubevirt.dead_kubelets import KUBELET_CASES
+from tests.sim.kubevirt.deleted import DELETED_CASES
 from tests.sim.kubevirt.post_copy import POST_COPY_CASES, SLOWLY
 from tests.sim.kubevirt.scenarios import SCENARIOS, Scenario
 from tests.sim.kubevirt.sets import CASES
@@ -46,7 +47,9 @@ async def test_the_real_one_does_what_it_did(
 
 
 @pytest.mark.parametrize(
-    "case", [*CASES, *KUBELET_CASES, *CAME_BACK_CASES], ids=lambda each: each.__name__
+    "case",
+    [*CASES, *KUBELET_CASES, *CAME_BACK_CASES, *DELETED_CASES],
+    ids=lambda each: each.__name__,
 )
 @pytest.mark.usefixtures("kubevirt")
 async def test_the_real_one_does_the_same_with_sets_and_guests_on_dead_nodes(
