@@ -74,8 +74,12 @@ async def protect(scene: Scene, **spec: Any) -> None:
     await scene.client.create(BUDGETS, body, namespace=scene.namespace)
 
     async def counted() -> bool:
+        """Kubernetes may have heard of the pods, and not yet that they are ready."""
         live = (await scene.client.get(BUDGETS, "db", namespace=scene.namespace)).json()
-        return bool((live.get("status") or {}).get("observedGeneration"))
+        status = live.get("status") or {}
+        return bool(status.get("expectedPods")) and (
+            status.get("currentHealthy") == status["expectedPods"]
+        )
 
     await scene.eventually(counted)
 
