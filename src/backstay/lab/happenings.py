@@ -23,9 +23,9 @@ from backstay.lab.maintenances import parts_on
 from backstay.lab.power_rules import asks_to_switch
 from backstay.lab.powers import POWER
 from backstay.lab.storage_rules import asks_to_detach, asks_to_fence
+from backstay.lab.taints import has_our_taint
 from backstay.lab.terms import term_of
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness
-from backstay.model.labels import TAINT
 from backstay.sim.api.store import Commit
 from backstay.sim.nodes.truth import What
 
@@ -136,14 +136,9 @@ def asks_for_our_taint(happening: Happening, witness: Witness) -> bool:
     """Where it is not yet: whoever changes another taint of a node writes down all of them."""
     if not isinstance(happening, Asked) or happening.storage != NODES.label:
         return False
-    if not _has_our_taint(happening.body):
+    if not has_our_taint(happening.body):
         return False
-    return not _has_our_taint(witness.stored(NODES.label, happening.key[1]) or {})
-
-
-def _has_our_taint(node: Json) -> bool:
-    taints = (node.get("spec") or {}).get("taints") or ()
-    return any(each.get("key") == TAINT for each in taints)
+    return not has_our_taint(witness.stored(NODES.label, happening.key[1]) or {})
 
 
 def pod_touched(happening: Happening) -> Json | None:

@@ -112,6 +112,7 @@ from backstay.lab.storage_rules import (
     robs_a_guest,
     somebodys_fence,
 )
+from backstay.lab.taints import has_our_taint
 from backstay.lab.terms import holder, transitions
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness
 from backstay.model.labels import (
@@ -391,7 +392,7 @@ def taint_before_removal(happening: Happening, witness: Witness) -> str | None:
     else:
         return comes_back(happening, witness)
     seen = witness.look(by, NODES.label, node)
-    if seen is None or seen.stored is None or _is_tainted(seen.stored.object):
+    if seen is None or seen.stored is None or has_our_taint(seen.stored.object):
         return None
     return f"{deed} from {node}, which did not have our taint"
 
@@ -443,17 +444,13 @@ def _untainted_too_soon(happening: Happening, witness: Witness) -> str | None:
     commit = happening.commit
     if commit.storage != NODES.label or commit.before is None:
         return None
-    if not _is_tainted(commit.before.object) or _is_tainted(commit.after.object):
+    if not has_our_taint(commit.before.object) or has_our_taint(commit.after.object):
         return None
     for each in witness.truth.running(commit.after.key[1]):
         gone = witness.removed(each.uid)
         if gone is not None and gone.by_us:
             return f"{each.node} was given back while {each.name}, which we removed, runs there"
     return None
-
-
-def _is_tainted(node: Json) -> bool:
-    return any(each["key"] == TAINT for each in node["spec"].get("taints") or ())
 
 
 # I12, I16

@@ -19,9 +19,10 @@ from backstay.lab.happenings import About
 from backstay.lab.liveness import LOOPS
 from backstay.lab.policy_rules import configured, hangs_on_another, kept_from_us
 from backstay.lab.silence_rules import is_lifted, most_silent
+from backstay.lab.taints import has_our_taint
 from backstay.lab.terms import NOBODYS, term_of
 from backstay.lab.witness import OUR_LEASE, Asked, Committed, Happening, Witness, workload_in
-from backstay.model.labels import TAINT, VM_NAME
+from backstay.model.labels import VM_NAME
 
 Json = Mapping[str, Any]
 
@@ -117,7 +118,7 @@ class Pace:
         since = max(self._began, self._witness.signs.renewed_at(_name(node)))
         if now - since < _SILENT * self._witness.factor:
             return False
-        tainted = any(each["key"] == TAINT for each in node["spec"].get("taints") or ())
+        tainted = has_our_taint(node)
         ours = tainted or any((_name(node), _boot(node)) in each for each in self._moves.values())
         return not ours or self._has_work(_name(node))
 

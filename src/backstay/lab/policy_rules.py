@@ -22,6 +22,7 @@ from backstay.lab.guest_rules import asks_kubevirt, has_stopped
 from backstay.lab.maintenances import parts_on
 from backstay.lab.powers import POWER
 from backstay.lab.storage_rules import asks_to_detach
+from backstay.lab.taints import has_our_taint
 from backstay.lab.witness import Asked, Committed, Happening, Witness
 from backstay.model.evidence import Strength
 from backstay.model.labels import (
@@ -30,7 +31,6 @@ from backstay.model.labels import (
     ON_STORAGE_LOST,
     OUT_OF_SERVICE_OURS,
     PROTECT,
-    TAINT,
     TMAX_PROTECT,
     VM_NAME,
 )
@@ -102,8 +102,7 @@ def _job_at_a_node(asked: Asked, witness: Witness) -> str | None:
     said = (asked.body.get("metadata") or {}).get("annotations") or {}
     if said.get(OUT_OF_SERVICE_OURS):
         return "detach"
-    taints = (asked.body.get("spec") or {}).get("taints") or ()
-    return "failover" if any(each.get("key") == TAINT for each in taints) else None
+    return "failover" if has_our_taint(asked.body) else None
 
 
 # What owners ask for

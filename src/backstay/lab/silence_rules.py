@@ -13,9 +13,10 @@ from backstay.apis.backstay import AVAILABILITY_POLICIES, CONFIG_NAME, CONFIGS
 from backstay.apis.storage import VOLUMES
 from backstay.kube.resource import NODES, PODS
 from backstay.lab.linstor_rules import is_replaceable
+from backstay.lab.taints import has_our_taint
 from backstay.lab.witness import Committed, Happening, Witness
 from backstay.model.evidence import Strength
-from backstay.model.labels import MINIMUM_PROOF, TAINT, TMAX_PROTECT
+from backstay.model.labels import MINIMUM_PROOF, TMAX_PROTECT
 
 Json = Mapping[str, Any]
 
@@ -71,7 +72,7 @@ def _is_down(node: Json, now: float, witness: Witness) -> bool:
     renewed = witness.signs.renewed_at(name)
     if renewed == -math.inf or now - renewed < _SILENT * witness.factor:
         return False
-    tainted = any(each["key"] == TAINT for each in node["spec"].get("taints") or ())
+    tainted = has_our_taint(node)
     pods = (stored.object for stored in witness.store.all(PODS.label))
     return not tainted or any(
         pod["spec"].get("nodeName") == name and not is_replaceable(pod) for pod in pods
